@@ -1,0 +1,73 @@
+"""Recipes: which observers to use (`QConfig`), and where (`QConfigMapping`).
+
+Source: the affine specification, section 7. Here object types are ONNX op names (``"Conv"``) and
+module names are node names or the scopes that hold them (``"encoder.layer.0"``).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+from lucid_fx.quantization.dtypes import per_channel_symmetric, per_tensor_affine, qint8, quint8
+from lucid_fx.quantization.observers import (
+    HistogramObserver,
+    ObserverFactory,
+    PerChannelMinMaxObserver,
+)
+
+
+class QConfig(NamedTuple):
+    """Factories of the observers for activations and for weights."""
+
+    activation: ObserverFactory
+    weight: ObserverFactory
+
+
+class QConfigMapping:
+    """Which recipe applies where; the first tier with an entry wins, also when it is None.
+
+    Tiers: exact name, then op type, then global. None leaves the node in float.
+    """
+
+    def __init__(self) -> None:
+        self.global_qconfig: QConfig | None = None
+        self.object_types: dict[str, QConfig | None] = {}
+        self.module_names: dict[str, QConfig | None] = {}
+
+    def set_global(self, qconfig: QConfig | None) -> Self:
+        """The recipe of everything that no other tier names."""
+        self.global_qconfig = qconfig
+        return self
+
+    def set_object_type(self, object_type: str, qconfig: QConfig | None) -> Self:
+        """The recipe of all nodes of an ONNX op type."""
+        self.object_types[object_type] = qconfig
+        return self
+
+    def set_module_name(self, module_name: str, qconfig: QConfig | None) -> Self:
+        """The recipe of one node, or of all nodes in a scope."""
+        self.module_names[module_name] = qconfig
+        return self
+
+    def get_qconfig(self, module_type: object, module_name: str) -> QConfig | None:
+        """The recipe for an exact type and an exact name."""
+        if module_name in self.module_names:
+            return self.module_names[module_name]
+        if module_type in self.object_types:
+            return self.object_types[module_type]  # type: ignore[index]
+        return self.global_qconfig
+
+
+def get_default_qconfig() -> QConfig:
+    """Histogram activations on quint8 per tensor, min-max weights on qint8 per channel."""
+    return QConfig(
+        HistogramObserver.with_args(qscheme=per_tensor_affine, qdtype=quint8),
+        PerChannelMinMaxObserver.with_args(
+            ch_axis=0, qscheme=per_channel_symmetric, qdtype=qint8
+        ),
+    )
+
+
+def get_default_qconfig_mapping() -> QConfigMapping:
+    """A fresh mapping with only the global tier set, to `get_default_qconfig`."""
+    return QConfigMapping().set_global(get_default_qconfig())
