@@ -1,0 +1,1 @@
+"""Helpers over onnx_ir: walking, names, provenance, the ledger, verification, partition."""

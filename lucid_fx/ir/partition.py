@@ -1,0 +1,83 @@
+"""The cheapest way to colour a graph in two, by minimum cut.
+
+Passes use it for choices where each node has a price in either state and each tensor has a
+price when its producer and a consumer differ: integer or float (price: Q, DQ), channels last or
+first (price: Transpose). Exact, because both prices are paid once a tensor (see "hyperedge").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+import networkx as nx
+
+FORBIDDEN = float("inf")
+"""The price of a state that a node must not take."""
+
+
+@dataclass(frozen=True)
+class Tie:
+    """A tensor between a producer and its consumers.
+
+    Args:
+        producer, consumers: keys of nodes.
+        leave: price, once, if the producer is chosen and any consumer is not.
+        enter: price, once, if the producer is not chosen and any consumer is.
+    """
+
+    producer: Hashable
+    consumers: tuple[Hashable, ...]
+    leave: float
+    enter: float
+
+
+def cheapest_choice(
+    prices: Mapping[Hashable, tuple[float, float]], ties: Iterable[Tie]
+) -> set[Hashable]:
+    """The set of chosen nodes with the least total price; the smallest one among equals.
+
+    Args:
+        prices: for each node, the price of being chosen and of not being chosen
+            (`FORBIDDEN` rules a state out).
+        ties: tensors between nodes.
+    """
+    flow = nx.DiGraph()
+    source, sink = ("source",), ("sink",)
+    flow.add_nodes_from((source, sink))
+    for key, (chosen, unchosen) in prices.items():
+        _edge(flow, source, ("node", key), unchosen)
+        _edge(flow, ("node", key), sink, chosen)
+    for number, tie in enumerate(ties):
+        producer = ("node", tie.producer)
+        leaving, entering = ("leave", number), ("enter", number)
+        _edge(flow, producer, leaving, tie.leave)
+        _edge(flow, entering, producer, tie.enter)
+        for consumer in tie.consumers:
+            _edge(flow, leaving, ("node", consumer), FORBIDDEN)
+            _edge(flow, ("node", consumer), entering, FORBIDDEN)
+    _, (chosen_side, _) = nx.minimum_cut(
+        flow, source, sink, flow_func=nx.algorithms.flow.boykov_kolmogorov
+    )
+    reachable = _reachable(flow, source, chosen_side)
+    return {key for key in prices if ("node", key) in reachable}
+
+
+def _edge(flow: nx.DiGraph, start: Hashable, end: Hashable, price: float) -> None:
+    if price <= 0:
+        return
+    if price == FORBIDDEN:
+        flow.add_edge(start, end)  # networkx reads a missing capacity as infinite
+    else:
+        flow.add_edge(start, end, capacity=price)
+
+
+def _reachable(flow: nx.DiGraph, source: Hashable, side: set[Hashable]) -> set[Hashable]:
+    """The part of the source side that hangs on the source, so that ties stay unchosen."""
+    seen, stack = {source}, [source]
+    while stack:
+        for succ in flow.successors(stack.pop()):
+            if succ in side and succ not in seen:
+                seen.add(succ)
+                stack.append(succ)
+    return seen
