@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-_WORD = re.compile(r"[A-Za-z]{2,12}")
+_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,:()=+-]{1,11}")
 
 
 @cache
@@ -19,6 +19,6 @@ def topics_text() -> str:
 
 
 @cache
-def words() -> Sequence[str]:
-    """Give the text's distinct words, sorted."""
-    return sorted(set(_WORD.findall(topics_text())))
+def tokens() -> Sequence[str]:
+    """Give the text's distinct words, with the punctuation that sticks to them, sorted."""
+    return sorted(filter(_TOKEN.fullmatch, set(topics_text().split())))

@@ -78,7 +78,8 @@ class SentenceModel(RealModel):
 def _embed(run: Run, feeds: Sequence[Feed]) -> NDArray[Any]:
     """Embed every feed; the vectors have length 1."""
     vectors = np.concatenate([run(feed)[_EMBEDDING] for feed in feeds]).astype(np.float64)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: NDArray[Any] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
 
 
 MINILM_L3 = SentenceModel(

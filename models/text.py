@@ -25,7 +25,8 @@ def _windows(held_out: bool) -> NDArray[np.int64]:
     chosen = blocks[(np.arange(len(blocks)) % 10 == _HELD_OUT) == held_out]
     per_block = _BLOCK // (_CONTEXT + 1)
     cut = chosen[:, : per_block * (_CONTEXT + 1)]
-    return cut.reshape(-1, _CONTEXT + 1).astype(np.int64)
+    windows: NDArray[np.int64] = cut.reshape(-1, _CONTEXT + 1).astype(np.int64)
+    return windows
 
 
 class ByteModel(RealModel):

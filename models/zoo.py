@@ -10,6 +10,7 @@ from lucid_fx.errors import ConfigError
 from lucid_fx.models.base import RealModel
 from lucid_fx.models.fashion import FMNIST_DW
 from lucid_fx.models.fetching import Progress, fetch_file
+from lucid_fx.models.ocr import PPOCR_CLS, PPOCR_DET, PPOCR_REC
 from lucid_fx.models.sentences import MINILM_L3
 from lucid_fx.models.text import BYTE_LM
 
@@ -18,6 +19,9 @@ MODELS: dict[str, RealModel] = {
     for model in (
         FMNIST_DW,
         BYTE_LM,
+        PPOCR_REC,
+        PPOCR_CLS,
+        PPOCR_DET,
         MINILM_L3,
     )
 }
