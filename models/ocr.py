@@ -60,7 +60,8 @@ def _line(stream: int, seed: int, index: int) -> Line:
 
 
 def _scaled_width(picture: Picture) -> int:
-    return math.ceil(_HEIGHT * picture.shape[1] / picture.shape[0])
+    height, width = picture.shape[:2]
+    return math.ceil(_HEIGHT * int(width) / int(height))
 
 
 class RecognitionModel(RealModel):

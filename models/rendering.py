@@ -61,14 +61,14 @@ def random_line(random: Random, held_out: bool) -> Line:
 
 
 def random_page(random: Random, held_out: bool, height: int, width: int) -> Page:
-    """Draw lines below each other, with gaps and indents; the boxes leave the margin around the ink."""
+    """Draw lines of 9-34 px below each other; the boxes leave a margin around the ink."""
     image_module = _pillow("Image")
     ink, paper = _colours(random)
     page = image_module.new("RGB", (width, height), paper)
     boxes: list[Box] = []
     top = int(random.integers(10, 40))
     while top < height - 60:
-        size = int(random.integers(14, 35))
+        size = int(random.integers(9, 35))
         line = _draw(random_text(random, held_out, 1, 4), size, ink, paper)
         left = int(random.integers(8, max(9, width - line.width - 8)))
         if left + line.width < width:

@@ -12,6 +12,7 @@ from lucid_fx.models.fashion import FMNIST_DW
 from lucid_fx.models.fetching import Progress, fetch_file
 from lucid_fx.models.ocr import PPOCR_CLS, PPOCR_DET, PPOCR_REC
 from lucid_fx.models.sentences import MINILM_L3
+from lucid_fx.models.speech import SILERO_VAD, SILERO_VAD_IFLESS
 from lucid_fx.models.text import BYTE_LM
 
 MODELS: dict[str, RealModel] = {
@@ -22,6 +23,8 @@ MODELS: dict[str, RealModel] = {
         PPOCR_REC,
         PPOCR_CLS,
         PPOCR_DET,
+        SILERO_VAD,
+        SILERO_VAD_IFLESS,
         MINILM_L3,
     )
 }
