@@ -1,0 +1,47 @@
+#include "observe.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "../isa.h"
+
+namespace lucid_fx::observe {
+namespace {
+
+constexpr Kernels kKernels[] = {
+#define LUCID_FX_OBSERVE_KERNELS(needs, isa) \
+  {#isa, needs, extent_##isa, columns_##isa, bin_indices_##isa, from_half_##isa},
+#include "kernels.inc"
+#undef LUCID_FX_OBSERVE_KERNELS
+};
+
+bool runs_here(const Kernels& kernels) {
+  return (kernels.needs & cpu_features()) == kernels.needs;
+}
+
+}  // namespace
+
+Binning make_binning(float lo, float hi, int bins) {
+  const double width = lo == hi ? 1.0 : static_cast<double>(hi) - static_cast<double>(lo);
+  Binning binning;
+  binning.lo = lo;
+  binning.step = width / bins;
+  binning.bins = bins;
+  binning.lo32 = lo;
+  binning.inv_step32 = static_cast<float>(1.0 / binning.step);
+  binning.estimate = binning.step > 0x1p-100 && binning.step < 0x1p100;
+  return binning;
+}
+
+KernelList all_kernels() { return {kKernels, sizeof kKernels / sizeof kKernels[0]}; }
+
+const Kernels* find_kernels(const char* name) {
+  for (const Kernels& kernels : kKernels) {
+    if (runs_here(kernels) && (name == nullptr || std::strcmp(name, kernels.name) == 0)) {
+      return &kernels;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace lucid_fx::observe

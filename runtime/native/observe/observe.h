@@ -1,0 +1,74 @@
+// The arithmetic of observing a tensor, as four small kernels over contiguous float32.
+//
+//   extent       min_i x_i, max_i x_i, and whether every x_i is finite
+//   columns      min_c = min(min_c, min_r x[r, c]), the same for max
+//   bin_indices  index_i = min(trunc((x_i - lo) / step), bins - 1), evaluated in float64
+//   from_half    IEEE binary16 to float32
+//
+// scalar.cc is the definition: every other file must give the same bits. kernels.inc lists the files.
+//
+// Files under this header are compiled with their own -m flags. It therefore holds no inline function
+// and includes nothing that does: an inline function compiled for AVX-512 could be the copy that the
+// linker keeps for everybody.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lucid_fx::observe {
+
+// Without any element: (+inf, -inf, finite). When not finite, min and max mean nothing. A zero is +0.
+struct Extent {
+  float min;
+  float max;
+  bool finite;
+};
+
+constexpr int kMaxBins = 65536;  // an index fits 16 bits
+
+// `bins` equal bins over [lo, hi]. A range of one point is binned as [lo, lo + 1].
+struct Binning {
+  double lo;
+  double step;
+  int bins;
+
+  // A float32 estimate t = (x - lo) * inv_step has three roundings, so it is within 3 * 2^-24 * t of
+  // the quotient and truncates to the same index unless an integer lies closer to t than kEdge * t.
+  // Only there the float64 division is needed. `estimate` is false where float32 could overflow or
+  // lose digits to underflow.
+  float lo32;
+  float inv_step32;
+  bool estimate;
+};
+constexpr float kEdge = 0x1p-22f;
+
+Binning make_binning(float lo, float hi, int bins);
+
+struct Kernels {
+  const char* name;
+  uint32_t needs;  // Isa bits
+  Extent (*extent)(const float* x, size_t n);
+  void (*columns)(const float* x, size_t rows, size_t width, float* min, float* max);
+  void (*bin_indices)(const float* x, size_t n, const Binning& binning, uint16_t* index);
+  void (*from_half)(const uint16_t* x, size_t n, float* y);
+};
+
+// All kernel sets built into this library, best first; the scalar one is last.
+struct KernelList {
+  const Kernels* first;
+  size_t count;
+};
+KernelList all_kernels();
+
+// The best set this machine runs, or the named one; null when it is unknown or cannot run here.
+const Kernels* find_kernels(const char* name = nullptr);
+
+#define LUCID_FX_OBSERVE_KERNELS(needs, isa)                                              \
+  Extent extent_##isa(const float* x, size_t n);                                          \
+  void columns_##isa(const float* x, size_t rows, size_t width, float* min, float* max);  \
+  void bin_indices_##isa(const float* x, size_t n, const Binning& binning, uint16_t* index); \
+  void from_half_##isa(const uint16_t* x, size_t n, float* y);
+#include "kernels.inc"
+#undef LUCID_FX_OBSERVE_KERNELS
+
+}  // namespace lucid_fx::observe

@@ -1,0 +1,85 @@
+// The state of one observed tensor: a fixed size, however much data it sees.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "passes.h"
+
+namespace lucid_fx::observe {
+
+enum class Kind { kMinMax, kMovingAverage, kPerChannel, kPerChannelMovingAverage, kHistogram };
+
+const char* kind_name(Kind kind);
+
+// A caller's mistake: what() is one sentence for the user.
+struct InvalidArgument : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+Kind parse_kind(const std::string& name);
+
+struct Config {
+  Kind kind = Kind::kMinMax;
+  int64_t bins = 2048;
+  float averaging_constant = 0.01f;
+  int64_t ch_axis = 0;
+
+  void check() const;
+  bool operator==(const Config& other) const;
+};
+
+struct State {
+  int64_t batches = 0;
+  int64_t elements = 0;
+  int64_t max_elements = 0;
+  int64_t nan_count = 0;
+  int64_t inf_count = 0;
+  // Over all data, whatever the kind.
+  float overall_min = __builtin_inff();
+  float overall_max = -__builtin_inff();
+  // kMovingAverage
+  float average_min = __builtin_inff();
+  float average_max = -__builtin_inff();
+  // kPerChannel, kPerChannelMovingAverage; empty before the first batch
+  std::vector<float> channel_min, channel_max;
+  // kHistogram; empty before the first finite element
+  std::vector<int64_t> histogram;
+  float histogram_min = __builtin_inff();
+  float histogram_max = -__builtin_inff();
+};
+
+class Observer {
+ public:
+  explicit Observer(std::string key) : key_(std::move(key)) {}
+
+  // Throws InvalidArgument when data was recorded under another configuration.
+  void check(const Config& config);
+
+  // Records one batch; a tensor without elements is no batch. On an exception nothing is recorded.
+  void update(const Config& config, const Machine& machine, const Tensor& x);
+
+  // False when nothing was recorded or loaded yet.
+  bool read(Config* config, State* state);
+  void load(const Config& config, const State& state);
+  void clear();
+
+ private:
+  void check_locked(const Config& config) const;
+  Layout layout(const Config& config, const Tensor& x) const;
+  void update_channels(const Config& config);
+  void update_histogram(const Config& config, const Machine& machine, const Tensor& x,
+                        const Summary& batch);
+
+  const std::string key_;
+  std::mutex mutex_;
+  bool seen_ = false;
+  Config config_;
+  State state_;
+  std::vector<float> batch_min_, batch_max_;  // per channel, of the current batch
+};
+
+}  // namespace lucid_fx::observe

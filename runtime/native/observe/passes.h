@@ -1,0 +1,75 @@
+// Passes over one whole tensor: blocks, threads and odd element types around the kernels of observe.h.
+//
+// A tensor is cut into tasks of a fixed size, never by the number of threads, and the partial results
+// are minima, maxima and integer counts, so that any schedule gives the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "observe.h"
+
+namespace lucid_fx::observe {
+
+enum class ElementType { kFloat32, kFloat16, kFloat64 };
+
+// A dense row-major tensor. Elements that are not float32 are rounded to it when they are read.
+struct Tensor {
+  const void* data;
+  ElementType type;
+  const int64_t* dims;
+  size_t rank;
+  size_t size;
+};
+
+// Calls task(argument, i) for 0 <= i < tasks, in any order, possibly on several threads.
+class Parallel {
+ public:
+  virtual void run(size_t tasks, void (*task)(void*, size_t), void* argument) const = 0;
+
+ protected:
+  ~Parallel() = default;
+};
+
+class Serial final : public Parallel {
+ public:
+  void run(size_t tasks, void (*task)(void*, size_t), void* argument) const override {
+    for (size_t i = 0; i < tasks; ++i) task(argument, i);
+  }
+};
+
+struct Machine {
+  const Kernels& kernels;
+  const Parallel& parallel;
+};
+
+// What one tensor holds: the range of its finite elements, and how many are not finite.
+struct Summary {
+  float min = __builtin_inff();
+  float max = -__builtin_inff();
+  int64_t nan_count = 0;
+  int64_t inf_count = 0;
+
+  bool all_finite() const { return nan_count == 0 && inf_count == 0; }
+  bool any_finite() const { return min <= max; }
+  void merge(const Summary& other);
+};
+
+// The tensor seen as [outer, channels, inner], channels being the observed axis.
+struct Layout {
+  size_t outer, channels, inner;
+};
+
+Summary summarize(const Machine& machine, const Tensor& x);
+
+// The same, and the range per channel into min and max (`channels` floats each). A channel without a
+// finite element gets (+inf, -inf).
+Summary summarize_channels(const Machine& machine, const Tensor& x, const Layout& layout, float* min,
+                           float* max);
+
+// Adds the finite elements of x, all of which must lie in the binned range, to `counts`.
+void count(const Machine& machine, const Tensor& x, const Binning& binning, bool all_finite,
+           int64_t* counts);
+
+}  // namespace lucid_fx::observe
