@@ -1,0 +1,37 @@
+"""The pipelines: every pass in order, with the reason why it stands there."""
+
+from lucid_fx.passes.drop_initializer_inputs import DropInitializerInputs
+from lucid_fx.passes.eliminate_dead import EliminateDead
+from lucid_fx.passes.eliminate_identity import EliminateIdentity
+from lucid_fx.passes.fold_constants import FoldConstants
+from lucid_fx.passes.fuse_conv_affine import FuseConvAffine
+from lucid_fx.passes.fuse_conv_batch_norm import FuseConvBatchNorm
+from lucid_fx.passes.fuse_hard_swish import FuseHardSwish
+from lucid_fx.passes.inline_functions import InlineFunctions
+from lucid_fx.passes.lift_constants import LiftConstants
+from lucid_fx.passes.name_everything import NameEverything
+from lucid_fx.passes.normalize_arithmetic import NormalizeArithmetic
+from lucid_fx.passes.pipeline import GraphPass
+from lucid_fx.passes.unfold_batch_norm import UnfoldBatchNorm
+from lucid_fx.passes.unroll_conv_transpose import UnrollConvTranspose
+
+IMPORT: tuple[GraphPass, ...] = (
+    InlineFunctions(),  # first: all later passes look at one level of ops
+    DropInitializerInputs(),  # weights must be constants before anything asks
+    LiftConstants(),  # one home for all constants, bodies included
+    NameEverything(),  # last: the ledger and the user's configuration go by names
+)
+"""Puts a model into the form that all passes expect; changes no numbers."""
+
+FLOAT: tuple[GraphPass, ...] = (
+    FoldConstants(),  # first: the other patterns ask for constants
+    EliminateIdentity(),  # so that producers and consumers are neighbours
+    NormalizeArithmetic(),  # Sub and Div by constants become Add and Mul, which have kernels
+    FuseHardSwish(),  # before affine folds, which would break its pattern
+    FuseConvBatchNorm(),  # a norm between Conv and Q keeps the Conv in float
+    FuseConvAffine(),  # the same for learnt scales behind a Conv
+    UnfoldBatchNorm(),  # what had no Conv in front becomes Mul and Add
+    UnrollConvTranspose(),  # after the folds, which know ConvTranspose: Conv has an integer kernel
+    EliminateDead(),  # last: weights that the folds replaced
+)
+"""Simplifies the float graph; keeps its numbers up to rounding."""

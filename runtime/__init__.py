@@ -1,0 +1,1 @@
+"""Everything that runs: onnxruntime sessions, the native library, the calibration loop."""

@@ -1,0 +1,1 @@
+"""The op table: how each operator is quantized, priced and lowered."""

@@ -1,0 +1,185 @@
+"""GraphModule: a model that you can call, print, save and look into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from lucid_fx.errors import DataError
+from lucid_fx.ir.ledger import METADATA_KEY, Ledger, ledger_of
+from lucid_fx.ir.naming import near_matches
+from lucid_fx.ir.serde import model_bytes, save_model, to_text, weight_bytes
+from lucid_fx.ir.walk import nodes
+from lucid_fx.runtime.session import Session
+
+Feed = dict[str, NDArray[Any]]
+
+
+class GraphModule:
+    """An ONNX graph with a ledger, callable like a function.
+
+    Args:
+        model: the onnx_ir model; kept, not copied.
+
+    Example::
+
+        gm = lucid_fx.trace("model.onnx")
+        y = gm(x)                       # arrays in graph-input order
+        outputs = gm.run({"x": x})      # by names
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self.model = model
+        self._session: Session | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        """What happened to every node of the traced model."""
+        return ledger_of(self.model)
+
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the graph inputs, in order."""
+        return [value.name or "" for value in self.model.graph.inputs]
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the graph outputs, in order."""
+        return [value.name or "" for value in self.model.graph.outputs]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights."""
+        return weight_bytes(self.model)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on arrays in the order of the inputs, or by keyword.
+
+        Returns:
+            The output array, or a tuple of them where there are several.
+        """
+        outputs = tuple(self.run(self.feed(args, kwargs)).values())
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def run(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """Run on a name → array mapping; gives all outputs by name."""
+        arrays = self.feed(feed)
+        return dict(zip(self.output_names, self._run(arrays), strict=True))
+
+    def _run(self, feed: Feed) -> list[Any]:
+        return self.session().run(feed)
+
+    def session(self) -> Session:
+        """The session of this graph, opened at first use."""
+        if self._session is None:
+            self._session = Session(self.model)
+        return self._session
+
+    def feed(self, args: Any, kwargs: Mapping[str, Any] | None = None) -> Feed:
+        """Check a sample against the graph inputs and give it as name → array.
+
+        Args:
+            args: an array (single-input models), a sequence in input order, or a mapping.
+            kwargs: further inputs by name.
+
+        Raises:
+            DataError: an unknown or missing name, a wrong rank or dtype.
+        """
+        if isinstance(args, Mapping):
+            given = dict(args)
+        elif isinstance(args, list | tuple):
+            given = self._by_position(args)
+        else:
+            given = self._by_position((args,))
+        given.update(kwargs or {})
+        for name in given:
+            if name not in self.input_names:
+                raise DataError(
+                    f"the model has no input {name!r}", hint=near_matches(name, self.input_names)
+                )
+        missing = [name for name in self.input_names if name not in given]
+        if missing:
+            raise DataError(f"no value is given for input {missing[0]!r}")
+        return {v.name or "": _fitting(v, given[v.name]) for v in self.model.graph.inputs}
+
+    def _by_position(self, args: Sequence[Any]) -> dict[str, Any]:
+        if len(args) > len(self.input_names):
+            raise DataError(
+                f"{len(args)} arrays are given for {len(self.input_names)} inputs"
+                f" ({', '.join(self.input_names)})"
+            )
+        return dict(zip(self.input_names, args, strict=False))
+
+    def clone(self) -> GraphModule:
+        """An independent graph; weights are shared."""
+        return type(self)(clone_model(self.model))
+
+    def save(self, path: str | Path) -> None:
+        """Write an ONNX file atomically, with the ledger in its metadata."""
+        self.model.metadata_props[METADATA_KEY] = self.ledger.to_json()
+        save_model(self.model, path)
+
+    def to_proto(self) -> Any:
+        """The model as ``onnx.ModelProto``."""
+        return ir.to_proto(self.model)
+
+    def to_bytes(self) -> bytes:
+        """The model serialized, as it would be saved."""
+        return model_bytes(self.model)
+
+    def __str__(self) -> str:
+        return to_text(self.model)
+
+    def __repr__(self) -> str:
+        count = sum(1 for _ in nodes(self.model))
+        return f"<{type(self).__name__} {self.model.graph.name!r}: {count} nodes>"
+
+    def named_modules(self) -> dict[str, list[str]]:
+        """Scopes recovered from node names, each with the nodes right inside it."""
+        scopes: dict[str, list[str]] = {}
+        for node in nodes(self.model):
+            name = (node.name or "").strip("/")
+            scope = name.replace("/", ".").rpartition(".")[0]
+            scopes.setdefault(scope, []).append(node.name or "")
+        return scopes
+
+    def to_networkx(self) -> nx.MultiDiGraph:
+        """Nodes by name with their op; an edge for each value between them."""
+        graph = nx.MultiDiGraph()
+        for node in nodes(self.model):
+            graph.add_node(node.name, op_type=node.op_type, domain=node.domain)
+        for node in nodes(self.model):
+            for value in node.inputs:
+                producer = value.producer() if value is not None else None
+                if value is not None and producer is not None:
+                    graph.add_edge(producer.name, node.name, value=value.name)
+        return graph
+
+
+def clone_model(model: ir.Model) -> ir.Model:
+    """An independent model that shares the weights, with a ledger of its own."""
+    twin = model.clone()
+    twin.meta[METADATA_KEY] = ledger_of(model).copy()
+    return twin
+
+
+def _fitting(value: ir.Value, given: Any) -> NDArray[Any]:
+    """The array of one input, with rank and dtype checked; Python numbers are converted."""
+    wanted = value.dtype.numpy() if value.dtype is not None else None
+    array = np.asarray(given) if hasattr(given, "dtype") else np.asarray(given, wanted)
+    if wanted is not None and array.dtype != wanted:
+        raise DataError(
+            f"input {value.name!r} has dtype {array.dtype}, expected {np.dtype(wanted)}"
+        )
+    if value.shape is not None and array.ndim != len(value.shape):
+        raise DataError(
+            f"input {value.name!r} has rank {array.ndim} (shape {array.shape}),"
+            f" expected rank {len(value.shape)} (shape {list(map(str, value.shape))})"
+        )
+    return array

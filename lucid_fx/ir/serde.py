@@ -1,0 +1,155 @@
+"""Models as bytes, text and files; the place where protobufs are touched."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from lucid_fx.errors import ModelError
+from lucid_fx.ir.walk import graphs
+
+INLINE_LIMIT = 1_600_000_000
+"""Bytes of initializers above which a model is written with external data (protobuf: 2 GB)."""
+
+
+def load_model(path: str | Path) -> ir.Model:
+    """Read an ONNX file; external data stays memory-mapped.
+
+    Raises:
+        ModelError: no such file, not ONNX, external data missing.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ModelError(f"there is no file {str(path)!r}")
+    try:
+        model = ir.load(path)
+    except Exception as error:
+        raise ModelError(f"{str(path)!r} is not an ONNX model ({_first_line(error)})") from error
+    if not model.graph.outputs:
+        raise ModelError(f"{str(path)!r} is not an ONNX model (its graph has no outputs)")
+    for tensor in tensors(model):
+        if isinstance(tensor, ir.ExternalTensor) and not Path(tensor.path).is_file():
+            raise ModelError(
+                f"the external data {str(tensor.path)!r} is missing", tensor=tensor.name
+            )
+    return model
+
+
+def tensors(model: ir.Model) -> list[Any]:
+    """All initializer tensors, bodies included."""
+    return [
+        value.const_value
+        for graph in graphs(model)
+        for value in graph.initializers.values()
+        if value.const_value is not None
+    ]
+
+
+def weight_bytes(model: ir.Model) -> int:
+    """Bytes of all initializers."""
+    return sum(int(tensor.nbytes) for tensor in tensors(model))
+
+
+def external_folder(model: ir.Model) -> Path | None:
+    """The folder that holds the model's external data, None when all is in memory."""
+    for tensor in tensors(model):
+        if isinstance(tensor, ir.ExternalTensor):
+            return Path(tensor.path).parent
+    return None
+
+
+def model_bytes(model: ir.Model) -> bytes:
+    """The serialized model; external tensors stay references."""
+    return bytes(ir.to_proto(model).SerializeToString())
+
+
+def save_model(model: ir.Model, path: str | Path) -> None:
+    """Write a model so that ``path`` holds either the old file or the whole new one.
+
+    Past `INLINE_LIMIT` the weights go to ``<path>.data`` beside it.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise ModelError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+    big = weight_bytes(model) > INLINE_LIMIT
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        draft = Path(folder) / path.name
+        data = f"{path.name}.data"
+        ir.save(model, draft, external_data=data if big else None)
+        if big:
+            os.replace(Path(folder) / data, path.with_name(data))
+        os.replace(draft, path)
+
+
+def to_text(model: ir.Model) -> str:
+    """Deterministic ONNX text, which `from_text` reads back."""
+    return str(onnx.printer.to_text(ir.to_proto(model)))
+
+
+def from_text(text: str) -> ir.Model:
+    """Read ONNX text."""
+    return ir.from_proto(onnx.parser.parse_model(text))
+
+
+def infer_shapes(model: ir.Model, input_shapes: dict[str, tuple[int, ...]] | None = None) -> None:
+    """Fill in types and shapes as far as ONNX can tell them; never fails.
+
+    Args:
+        model: changed in place; declared graph inputs and outputs keep their shapes.
+        input_shapes: concrete shapes to assume, by graph input.
+    """
+    inferred = _inferred(model, input_shapes or {})
+    if inferred is None:
+        return
+    fixed = {id(v) for v in (*model.graph.inputs, *model.graph.outputs)}
+    for graph, guess in zip(graphs(model), graphs(inferred), strict=True):
+        known = ir.convenience.create_value_mapping(guess)
+        for name, value in ir.convenience.create_value_mapping(graph).items():
+            found = known.get(name)
+            if found is None or id(value) in fixed:
+                continue
+            if value.dtype is None and found.dtype is not None:
+                value.dtype = found.dtype
+            if found.shape is not None and (input_shapes or value.shape is None):
+                value.shape = found.shape
+
+
+def _inferred(model: ir.Model, input_shapes: dict[str, tuple[int, ...]]) -> ir.Model | None:
+    proto = ir.to_proto(_without_big_weights(model))
+    for info in proto.graph.input:
+        if info.name in input_shapes:
+            dims = info.type.tensor_type.shape.dim
+            for dim, size in zip(dims, input_shapes[info.name], strict=False):
+                dim.dim_value = size
+    if input_shapes:
+        del proto.graph.value_info[:]
+    try:
+        return ir.from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True))
+    except Exception:
+        return None
+
+
+def _without_big_weights(model: ir.Model, limit: int = 1024) -> ir.Model:
+    """A clone whose big initializers are graph inputs of the same shape, to infer quickly."""
+    clone = model.clone()
+    for graph in graphs(clone):
+        for name, value in list(graph.initializers.items()):
+            tensor = value.const_value
+            if tensor is None or tensor.nbytes <= limit or tensor.dtype == ir.DataType.INT64:
+                continue
+            if graph is clone.graph:
+                value.dtype, value.shape = tensor.dtype, ir.Shape(tensor.shape)
+                value.const_value = None
+                del graph.initializers[name]
+                if not value.is_graph_input():
+                    graph.inputs.append(value)
+    return clone
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:120]

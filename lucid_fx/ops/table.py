@@ -1,0 +1,53 @@
+"""The op table: one row for each operator; prepare, convert, lowering and ledger read the same."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from lucid_fx.ir.walk import ONNX_DOMAINS, is_float
+from lucid_fx.ops import elementwise, matrix, movement, pooling, recurrent
+from lucid_fx.ops.emit import CONTRIB
+from lucid_fx.ops.row import OpRow
+
+ROWS = (*matrix.ROWS, *elementwise.ROWS, *pooling.ROWS, *movement.ROWS, *recurrent.ROWS)
+
+_BY_NAME = {(row.domain, row.op_type): row for row in ROWS}
+
+_QUANTIZED_OPS = {
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger",
+    "QLinearConv", "QLinearMatMul",
+}  # fmt: skip
+_QUANTIZED_PREFIXES = ("QLinear", "QGemm", "MatMulInteger", "DynamicQuantize", "QAttention",
+                       "MatMulNBits", "QOrdered", "QEmbed", "GatherBlockQuantized", "QMoE",
+                       "MatMulBnb4", "MatMulFpQ4", "QuantizeLinear", "DequantizeLinear")  # fmt: skip
+
+
+def find_row(node: ir.Node) -> OpRow | None:
+    """The row of a node's operator, None where the table has none."""
+    domain = "" if node.domain in ONNX_DOMAINS else node.domain
+    return _BY_NAME.get((domain, node.op_type))
+
+
+def is_quantized_op(node: ir.Node) -> bool:
+    """Whether the node computes on codes, or goes between codes and real values."""
+    if node.domain in ONNX_DOMAINS:
+        return node.op_type in _QUANTIZED_OPS
+    return node.domain == CONTRIB and node.op_type.startswith(_QUANTIZED_PREFIXES)
+
+
+def refusal(node: ir.Node) -> str | None:
+    """Why a node cannot compute on codes; None when it can."""
+    row = find_row(node)
+    if row is None:
+        return "it computes no reals that have a grid" if not _has_float(node) else (
+            f"the op table has no integer form of {node.op_type}"
+        )
+    if row.lower is None:
+        return row.why_float
+    if not any(is_float(value) for value in node.outputs):
+        return "it computes no reals that have a grid"
+    return row.refuses(node)
+
+
+def _has_float(node: ir.Node) -> bool:
+    return any(is_float(value) for value in (*node.inputs, *node.outputs) if value is not None)

@@ -1,0 +1,48 @@
+"""Remove nodes that give their input back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from lucid_fx.ir.ledger import ledger_of
+from lucid_fx.ir.rewrite import bypass
+from lucid_fx.ir.walk import attribute, constant, input_at, is_op, nodes
+from lucid_fx.passes.pipeline import GraphPass
+
+
+@dataclass(frozen=True)
+class EliminateIdentity(GraphPass):
+    """Remove Identity, Dropout at inference, and Casts to the type that is already there.
+
+    ``y = Identity (x); z = Relu (y)`` → ``z = Relu (x)``; an Identity from a graph input straight
+    to a graph output stays, since both names belong to the interface.
+    """
+
+    def run(self, model: ir.Model) -> bool:
+        """Rewrite in place."""
+        changed = False
+        for node in list(nodes(model)):
+            source = input_at(node, 0)
+            if source is None or not _gives_back(node):
+                continue
+            ledger_of(model).record(node, "fused", "it gives its input back", self.name)
+            changed |= bypass(node, source)
+        return changed
+
+
+def _gives_back(node: ir.Node) -> bool:
+    if is_op(node, "Identity"):
+        return True
+    if is_op(node, "Dropout"):
+        training = constant(input_at(node, 2))
+        mask_used = len(node.outputs) > 1 and node.outputs[1].uses()
+        given = input_at(node, 2) is not None
+        return not mask_used and (not given or (training is not None and not training.any()))
+    if is_op(node, "Cast"):
+        source = node.inputs[0]
+        return source is not None and source.dtype is not None and (
+            source.dtype.value == attribute(node, "to")
+        )
+    return False

@@ -1,0 +1,60 @@
+"""What a pass is, and running a list of them with verification after each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from lucid_fx.errors import LucidFxError, VerifyError
+from lucid_fx.ir.verify import verify
+
+After = Callable[["GraphPass", ir.Model, bool], None]
+"""Called after each pass with the pass, the model, and whether it changed anything."""
+
+
+@dataclass(frozen=True)
+class GraphPass(ir.passes.InPlacePass):
+    """A rewrite of a whole model; a frozen dataclass whose fields are its options."""
+
+    @property
+    def name(self) -> str:
+        """The pass's name on the command line: ``FuseConvBatchNorm`` → ``fuse-conv-batch-norm``."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(self).__name__).lower()
+
+    def run(self, model: ir.Model) -> bool:
+        """Rewrite in place; whether anything changed."""
+        raise NotImplementedError
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """`run` as onnx_ir's pass manager wants it."""
+        return ir.passes.PassResult(model, self.run(model))
+
+
+def run_pipeline(
+    model: ir.Model, passes: Sequence[GraphPass], after: After | None = None
+) -> ir.Model:
+    """Run passes in order and verify the model after each.
+
+    Raises:
+        LucidFxError: from a pass, with the passes that had already run.
+    """
+    done: list[str] = []
+    for graph_pass in passes:
+        try:
+            changed = graph_pass.run(model)
+            verify(model, graph_pass.name)
+        except LucidFxError:
+            raise
+        except Exception as error:
+            raise VerifyError(
+                f"the pass failed with {type(error).__name__}: {error}",
+                pass_name=graph_pass.name,
+                hint=f"passes already run: {', '.join(done) or 'none'}; please report this defect",
+            ) from error
+        done.append(graph_pass.name)
+        if after is not None:
+            after(graph_pass, model, changed)
+    return model

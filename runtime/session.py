@@ -1,0 +1,100 @@
+"""onnxruntime sessions with fixed options; the only file of the product that imports onnxruntime."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from lucid_fx.errors import ModelError
+from lucid_fx.ir.serde import INLINE_LIMIT, external_folder, model_bytes, save_model, weight_bytes
+from lucid_fx.runtime.native_library import library_path
+
+NATIVE_DOMAIN = "lucid_fx"
+"""Operator domain of our own native library."""
+
+MAX_OPSET, MAX_IR_VERSION = 28, 14
+"""What onnxruntime 1.32 accepts; an older one refuses at load, with its own text."""
+
+
+class Session:
+    """A model loaded in onnxruntime.
+
+    Args:
+        model: the model, bodies and external data included.
+        threads: intra-op threads, 0 for onnxruntime's choice.
+        providers: execution providers, best first.
+        optimize: False turns graph optimisation off.
+        optimized_path: where to dump the graph that onnxruntime really runs.
+    """
+
+    def __init__(
+        self,
+        model: ir.Model,
+        *,
+        threads: int = 0,
+        providers: Sequence[str] = ("CPUExecutionProvider",),
+        optimize: bool = True,
+        optimized_path: Path | None = None,
+    ) -> None:
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = threads
+        if not optimize:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        if optimized_path is not None:
+            options.optimized_model_filepath = str(optimized_path)
+        if NATIVE_DOMAIN in model.graph.opset_imports:
+            options.register_custom_ops_library(str(library_path()))
+        self._session = _open(model, options, list(providers))
+        self.input_names = [value.name for value in self._session.get_inputs()]
+        self.output_names = [value.name for value in self._session.get_outputs()]
+
+    def run(
+        self, feed: dict[str, NDArray[Any]], outputs: Sequence[str] | None = None
+    ) -> list[Any]:
+        """Run once.
+
+        Args:
+            feed: arrays by graph input.
+            outputs: which graph outputs, None for all in order.
+
+        Raises:
+            ModelError: onnxruntime failed, with its first line.
+        """
+        try:
+            return list(self._session.run(outputs, feed))
+        except Exception as error:
+            raise ModelError(f"onnxruntime failed to run the model: {_reason(error)}") from error
+
+
+def _open(model: ir.Model, options: Any, providers: list[str]) -> Any:
+    try:
+        if weight_bytes(model) > INLINE_LIMIT and external_folder(model) is None:
+            with tempfile.TemporaryDirectory(prefix="lucid_fx.") as folder:
+                path = Path(folder) / "model.onnx"
+                save_model(model, path)
+                return ort.InferenceSession(str(path), options, providers=providers)
+        folder_of_weights = external_folder(model)
+        if folder_of_weights is not None:
+            options.add_session_config_entry(
+                "session.model_external_initializers_file_folder_path", str(folder_of_weights)
+            )
+        return ort.InferenceSession(model_bytes(model), options, providers=providers)
+    except Exception as error:
+        raise ModelError(f"onnxruntime does not take the model: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]
+
+
+def runtime_version() -> str:
+    """The version of the installed onnxruntime."""
+    return str(ort.__version__)
