@@ -1,0 +1,70 @@
+"""Ratios of run times, measured in one process with runs that alternate."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lucid_fx.models import Feed
+
+Runner = Callable[[Feed], object]
+Clock = Callable[[], float]
+
+_LEAST_ROUNDS = 5
+_BLOCK = 0.004  # seconds; shorter passes over the feeds are repeated to last about this long
+
+
+def alternating_ratio(
+    run_a: Runner,
+    run_b: Runner,
+    feeds: Sequence[Feed],
+    *,
+    seconds: float = 3.0,
+    clock: Clock = time.perf_counter,
+) -> float:
+    """Give the median of time(a) / time(b) over pairs of runs, who goes first changing.
+
+    Both run all feeds twice to warm up. ``clock`` may be ``time.thread_time`` for sessions with
+    one thread, which other processes on the machine then do not disturb.
+    """
+    for feed in [*feeds, *feeds]:
+        run_a(feed)
+        run_b(feed)
+    once = _time_block(run_b, feeds, 1, time.perf_counter)
+    repeats = max(1, round(_BLOCK / max(once, 1e-6)))
+    ratios: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(ratios) < _LEAST_ROUNDS or time.perf_counter() < end:
+        if len(ratios) % 2:
+            b = _time_block(run_b, feeds, repeats, clock)
+            a = _time_block(run_a, feeds, repeats, clock)
+        else:
+            a = _time_block(run_a, feeds, repeats, clock)
+            b = _time_block(run_b, feeds, repeats, clock)
+        ratios.append(a / b)
+    return statistics.median(ratios)
+
+
+def _time_block(run: Runner, feeds: Sequence[Feed], repeats: int, clock: Clock) -> float:
+    begin = clock()
+    for _ in range(repeats):
+        for feed in feeds:
+            run(feed)
+    return clock() - begin
+
+
+def describe_cpu() -> str:
+    """Name the CPU, and what decides how fast and how exact its integer kernels are."""
+    information = Path("/proc/cpuinfo")
+    text = information.read_text() if information.exists() else ""
+    lines = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    fields = {key.strip(): value.strip() for key, value in lines.items()}
+    flags = fields.get("flags", fields.get("Features", "")).split()
+    telling = [
+        flag for flag in ("avx2", "avx512bw", "avx_vnni", "avx512_vnni", "asimddp") if flag in flags
+    ]
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    return f"{name} ({' '.join(telling) or platform.machine()})"
