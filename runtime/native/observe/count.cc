@@ -48,7 +48,8 @@ class Tables {
     const uint16_t* const b = a + stride_;
     const uint16_t* const c = b + stride_;
     const uint16_t* const d = c + stride_;
-    for (size_t i = 0; i < bins_; ++i) {
+    const size_t bins = bins_;  // a local: `into` might alias a member
+    for (size_t i = 0; i < bins; ++i) {
       const uint32_t sum = uint32_t{a[i]} + b[i] + c[i] + d[i];
       into[i] += sum;
     }

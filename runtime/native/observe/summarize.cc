@@ -50,20 +50,25 @@ Summary summarize_rows(const Machine& machine, const Tensor& x, const Layout& la
   Summary total;
   std::mutex merging;
   parallel_for(machine.parallel, divide_up(rows, step), [&](size_t task) {
-    Summary found[kTask / kShortRow];
+    struct {
+      float min, max;
+    } found[kTask / kShortRow];  // not initialised: most tasks use a few of them
+    Summary part;
     const size_t first = task * step, last = std::min(rows, first + step);
     for (size_t r = first; r < last; ++r) {
-      for_each_block(machine.kernels, x, r * layout.inner, (r + 1) * layout.inner,
-                     [&, r](const float* p, size_t n) {
-                       found[r - first].merge(summarize_block(machine.kernels, p, n));
-                     });
+      Summary row;
+      for_each_block(
+          machine.kernels, x, r * layout.inner, (r + 1) * layout.inner,
+          [&](const float* p, size_t n) { row.merge(summarize_block(machine.kernels, p, n)); });
+      found[r - first] = {row.min, row.max};
+      part.merge(row);
     }
     const std::lock_guard<std::mutex> lock(merging);
-    for (size_t r = first; r < last; ++r) {
-      const size_t c = r % layout.channels;
+    size_t c = first % layout.channels;
+    for (size_t r = first; r < last; ++r, c = c + 1 == layout.channels ? 0 : c + 1) {
       widen(min[c], max[c], found[r - first].min, found[r - first].max);
-      total.merge(found[r - first]);
     }
+    total.merge(part);
   });
   return total;
 }
