@@ -1,0 +1,27 @@
+"""Whole-graph post-training quantization of ONNX models for onnxruntime."""
+
+from lucid_fx import quantization
+from lucid_fx.errors import LucidFxError, LucidFxWarning
+from lucid_fx.graph_module import GraphModule
+from lucid_fx.prepared import PreparedModule
+from lucid_fx.target import TARGETS, Target
+from lucid_fx.tracing import trace
+from lucid_fx.workflow import calibrate, convert_fx, fuse, prepare_fx, quantize
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "TARGETS",
+    "GraphModule",
+    "LucidFxError",
+    "LucidFxWarning",
+    "PreparedModule",
+    "Target",
+    "calibrate",
+    "convert_fx",
+    "fuse",
+    "prepare_fx",
+    "quantization",
+    "quantize",
+    "trace",
+]

@@ -1,0 +1,202 @@
+"""PreparedModule: a float model with observers in it."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from lucid_fx.errors import CalibrationError, LucidFxWarning
+from lucid_fx.graph_module import Feed, GraphModule, clone_model
+from lucid_fx.ir.walk import nodes
+from lucid_fx.ops.row import OutputGrid
+from lucid_fx.ops.table import find_row
+from lucid_fx.passes.choose_integer_regions import Plan, grid_root, real_values
+from lucid_fx.passes.insert_observers import InsertObservers
+from lucid_fx.passes.pipeline import run_pipeline
+from lucid_fx.quantization import ObserverBase, QConfig, QParams, per_tensor_affine, quint8
+from lucid_fx.runtime.native_library import NativeLibrary, ObserverState, load
+from lucid_fx.target import Target
+
+_IDS = itertools.count()
+
+
+class PreparedModule(GraphModule):
+    """A float model that gathers statistics whenever it runs.
+
+    Args:
+        model: the fused float model; kept as ``float_model``.
+        plan: what will compute on codes.
+        recipes: node name → recipe, None for float.
+        target: where the result will run.
+    """
+
+    def __init__(
+        self,
+        model: ir.Model,
+        plan: Plan,
+        recipes: dict[str, QConfig | None],
+        target: Target,
+    ) -> None:
+        self.float_model, self.plan, self.recipes, self.target = model, plan, recipes, target
+        self.prefix = f"prepared{next(_IDS)}/"
+        self.observers: dict[str, ObserverBase] = {}
+        for value, governs in plan.observed.items():
+            recipe = recipes.get(governs)
+            assert recipe is not None
+            self.observers[value] = recipe.activation()
+        self.native: NativeLibrary | None = load()
+        self.samples = 0
+        super().__init__(self._observed_model())
+
+    def _native_values(self) -> dict[str, ObserverBase]:
+        if self.native is None:
+            return {}
+        return {v: o for v, o in self.observers.items() if o.native_kind is not None}
+
+    def _observed_model(self) -> ir.Model:
+        """A clone with an Observe op beside every value that native code can watch."""
+        model = clone_model(self.float_model)
+        taps = {v: self._attributes(v, o) for v, o in self._native_values().items()}
+        run_pipeline(model, (InsertObservers(taps),))
+        self._python_values = [v for v in self.observers if v not in taps]
+        if self._python_values:
+            self._expose(model)
+        return model
+
+    def _expose(self, model: ir.Model) -> None:
+        """Make values that Python observers watch further graph outputs."""
+        by_name = {value.name: value for value in real_values(model)}
+        reachable = []
+        for name in self._python_values:
+            value = by_name[name]
+            if value.graph is model.graph or value in model.graph.inputs:
+                reachable.append(name)
+                if not value.is_graph_output() and not value.is_graph_input():
+                    model.graph.outputs.append(value)
+        self._python_values = reachable
+
+    def _attributes(self, value: str, observer: ObserverBase) -> dict[str, Any]:
+        found: dict[str, Any] = {"key": self.prefix + value, "kind": observer.native_kind}
+        if (bins := getattr(observer, "bins", None)) is not None:
+            found["bins"] = bins
+        if (constant := getattr(observer, "averaging_constant", None)) is not None:
+            found["averaging_constant"] = float(constant)
+        if observer.ch_axis is not None:
+            found["ch_axis"] = observer.ch_axis
+        return found
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the float model's outputs."""
+        return [value.name or "" for value in self.float_model.graph.outputs]
+
+    def _run(self, feed: Feed) -> list[Any]:
+        results = self.session().run(feed)
+        self.samples += 1
+        if self._python_values:
+            given = dict(zip(self.session().output_names, results, strict=True)) | feed
+            for name in self._python_values:
+                array = np.asarray(given[name], np.float32)
+                finite = array[np.isfinite(array)] if not np.isfinite(array).all() else array
+                if finite.size:
+                    self.observers[name].forward(array if finite is array else finite)
+        return results[: len(self.output_names)]
+
+    def states(self) -> dict[str, ObserverState]:
+        """What the native observers saw, by value."""
+        if self.native is None:
+            return {}
+        found = {v: self.native.state(self.prefix + v) for v in self._native_values()}
+        return {value: state for value, state in found.items() if state is not None}
+
+    def reset(self) -> None:
+        """Forget all statistics."""
+        if self.native is not None:
+            self.native.reset(self.prefix)
+        for observer in self.observers.values():
+            observer.reset()
+        self.samples = 0
+
+    def report_nonfinite(self, *, error: bool) -> None:
+        """Warn about, or refuse, tensors in which NaN or infinities were seen."""
+        for value, state in self.states().items():
+            bad = state.nan_count + state.inf_count
+            if not bad:
+                continue
+            text = (
+                f"{state.nan_count} NaN and {state.inf_count} infinite values"
+                f" in {state.elements} were ignored"
+            )
+            if error:
+                raise CalibrationError(text, tensor=value, hint="check the samples")
+            warnings.warn(f"tensor {value!r}: {text}", LucidFxWarning, stacklevel=3)
+
+    def grids(self) -> dict[str, QParams]:
+        """The grid of every value on codes, from the statistics.
+
+        Raises:
+            CalibrationError: no data was seen at all.
+        """
+        if not self.samples and self.plan.integer:
+            raise CalibrationError(
+                "the prepared model has seen no data", hint="run calibrate, or call it on samples"
+            )
+        self._take_states()
+        roots = {v: _safe_qparams(v, o) for v, o in self.observers.items()}
+        grids: dict[str, QParams] = {}
+        for value in real_values(self.float_model):
+            grid = self._grid(value, roots)
+            if grid is not None:
+                grids[value.name or ""] = grid
+        return grids
+
+    def _grid(self, value: ir.Value, roots: dict[str, QParams]) -> QParams | None:
+        integer, absorbed = self.plan.integer, self.plan.absorbed
+        root = grid_root(value, integer, absorbed)
+        if root is not None:
+            return roots.get(root.name or "")
+        producer = value.producer()
+        while producer is not None:
+            row = find_row(producer)
+            assert row is not None
+            if row.output is OutputGrid.FIXED and row.fixed is not None:
+                scale, zero = row.fixed
+                return QParams(
+                    np.float32(scale), np.float32(zero), per_tensor_affine, quint8
+                )  # type: ignore[arg-type]
+            source = producer.inputs[row.data(producer)[0]]
+            producer = source.producer() if source is not None else None
+        return None
+
+    def _take_states(self) -> None:
+        for value, state in self.states().items():
+            observer = self.observers[value]
+            loaded: dict[str, Any] = {"min_val": state.min_val, "max_val": state.max_val}
+            if state.channel_min is not None:
+                loaded = {"min_val": state.channel_min, "max_val": state.channel_max}
+            if state.histogram is not None:
+                loaded |= {
+                    "min_val": state.histogram_min,
+                    "max_val": state.histogram_max,
+                    "histogram": state.histogram,
+                }
+            observer.load_state_dict(loaded)
+
+    def weight_factories(self) -> dict[str, Any]:
+        """Node name → factory of its weight observer."""
+        return {name: recipe.weight for name, recipe in self.recipes.items() if recipe is not None}
+
+
+def _safe_qparams(value: str, observer: ObserverBase) -> QParams:
+    """The grid of an observer; a range of zero width becomes [0, 1], where any step is right."""
+    found = observer.qparams()
+    if np.all(found.scale > observer.eps):
+        return found
+    return QParams(
+        np.where(found.scale > observer.eps, found.scale, np.float32(1 / 255)).astype(np.float32),
+        found.zero_point, found.qscheme, found.qdtype, found.ch_axis,
+    )  # fmt: skip

@@ -1,0 +1,221 @@
+"""Which nodes compute on codes: the cheapest split of the graph into integer and float regions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from lucid_fx.ir.partition import FORBIDDEN, Tie, cheapest_choice
+from lucid_fx.ir.walk import attribute, graphs, is_constant, is_float, is_op, nodes, only_consumer
+from lucid_fx.ops.elementwise import clip_bounds
+from lucid_fx.ops.row import OutputGrid
+from lucid_fx.ops.table import find_row, refusal
+from lucid_fx.target import Target
+
+QUANTIZE_PRICE, DEQUANTIZE_PRICE, RELAYOUT_PRICE = 0.133, 0.121, 0.09
+"""Nanoseconds an element for Q, for DQ, and for the Transpose that images need at either."""
+NOMINAL_DIM, NOMINAL_SIZE = 32, 10_000
+"""Assumed for a dimension, or a whole shape, that nobody told."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What prepare decided.
+
+    Attributes:
+        integer: nodes that compute on codes.
+        dynamic: nodes with integer weights whose activations are quantized at run time.
+        absorbed: Relu and Clip nodes that become the range of their producer's grid.
+        observed: values whose range must be known → the node whose recipe governs them.
+        reasons: why any other node stays in float.
+    """
+
+    integer: frozenset[str] = frozenset()
+    dynamic: frozenset[str] = frozenset()
+    absorbed: frozenset[str] = frozenset()
+    observed: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def choose_integer_regions(
+    model: ir.Model, target: Target, excluded: dict[str, str] | None = None
+) -> Plan:
+    """Decide for each node whether it computes on codes.
+
+    Conv is always quantized. MatMul and Gemm always get integer weights: on codes where their
+    input arrives in codes, otherwise with activations quantized at run time. Any other op is
+    quantized only where that makes the whole cheaper, by joining integer regions.
+
+    Args:
+        model: the fused float model; shapes that are known sharpen the choice.
+        target: prices and kernels.
+        excluded: nodes to leave in float → why.
+    """
+    excluded = excluded or {}
+    every = list(nodes(model))
+    refused = {n.name: excluded.get(n.name or "") or refusal(n) for n in every}
+    prices = {n.name: _price(n, refused[n.name], target) for n in every}
+    ties = list(_ties(model, prices, refused))
+    chosen = cheapest_choice(prices, ties)
+    integer = frozenset(str(n.name) for n in every if n.name in chosen)
+    dynamic = frozenset(
+        str(n.name)
+        for n in every
+        if n.name not in chosen and refused[n.name] is None and _weighted(n)
+        or n.op_type == "LSTM" and n.name not in excluded
+    )
+    reasons = {
+        str(n.name): refused[n.name] or "between float neighbours it gains nothing from codes"
+        for n in every
+        if n.name not in integer | dynamic
+    }
+    absorbed = frozenset(str(n.name) for n in every if _is_absorbed(n, integer))
+    return Plan(integer, dynamic, absorbed, _observed(every, integer, absorbed), reasons)
+
+
+def _weighted(node: ir.Node) -> bool:
+    return is_op(node, "MatMul", "Gemm")
+
+
+def _price(node: ir.Node, refused: str | None, target: Target) -> tuple[float, float]:
+    """Prices of a node on codes and in float."""
+    row, elements = find_row(node), elements_of(node.outputs[0])
+    if row is None or refused is not None:
+        return FORBIDDEN, 0.0
+    if row.weight is None:
+        on_codes, in_float = row.integer_price * elements, row.float_price * elements
+        return on_codes, in_float
+    work = multiply_adds(node)
+    depthwise = is_op(node, "Conv") and attribute(node, "group", 1) > 1
+    on_codes = work * (target.integer_depthwise_mac if depthwise else target.integer_mac)
+    if is_op(node, "Conv"):
+        return on_codes, FORBIDDEN
+    source = node.inputs[0]
+    at_run_time = 0.3 * elements_of(source) + 0.12 * elements if source is not None else 0.0
+    return on_codes, on_codes + at_run_time
+
+
+def _ties(
+    model: ir.Model, prices: dict[Hashable, tuple[float, float]], refused: dict[str | None, str | None]
+) -> Iterator[Tie]:
+    """One tie for each real value between nodes; graph inputs and outputs stay real."""
+    outside = ("outside",)
+    prices[outside] = (FORBIDDEN, 0.0)
+    for value in real_values(model):
+        producer = value.producer()
+        elements = elements_of(value)
+        layout = RELAYOUT_PRICE if value.shape is not None and len(value.shape) == 4 else 0.0
+        readers: list[Hashable] = [outside] if value.is_graph_output() else []
+        weighted: list[Hashable] = []
+        for use in value.uses():
+            if is_op(use.node, "Shape", "Size"):
+                continue
+            row = find_row(use.node)
+            as_data = row is not None and refused[use.node.name] is None and (
+                use.idx in row.data(use.node)
+            )
+            readers.append(use.node.name if as_data else outside)
+            if as_data and producer is not None and _weighted(use.node):
+                weighted.append(use.node.name)
+        source = outside if producer is None else producer.name
+        leave = elements * (DEQUANTIZE_PRICE + layout)
+        yield Tie(source, tuple(readers), leave, elements * (QUANTIZE_PRICE + layout))
+        if weighted:  # a matrix product takes static codes only where they arrive as codes
+            yield Tie(source, tuple(weighted), 0.0, FORBIDDEN)
+
+
+def real_values(model: ir.Model) -> Iterator[ir.Value]:
+    """Every float value that is computed or given at run time, bodies included."""
+    for graph in graphs(model):
+        for value in (*graph.inputs, *(v for node in graph for v in node.outputs)):
+            if is_float(value) and not is_constant(value):
+                yield value
+
+
+def elements_of(value: ir.Value | None) -> int:
+    """Number of elements, with nominal sizes for what is not known."""
+    if value is None or value.shape is None:
+        return NOMINAL_SIZE
+    dims = [dim if isinstance(dim, int) else NOMINAL_DIM for dim in value.shape]
+    if dims and not isinstance(value.shape[0], int):
+        dims[0] = 1
+    return int(np.prod(dims, dtype=np.int64))
+
+
+def multiply_adds(node: ir.Node) -> int:
+    """Multiply-adds of a Conv, Gemm or MatMul with a constant weight."""
+    weight = node.inputs[1]
+    assert weight is not None and weight.const_value is not None
+    shape, outputs = [int(dim) for dim in weight.const_value.shape], elements_of(node.outputs[0])
+    if is_op(node, "Conv"):
+        return outputs * int(np.prod(shape[1:]))
+    return outputs * shape[1 if is_op(node, "Gemm") and attribute(node, "transB", 0) else 0]
+
+
+def _is_absorbed(node: ir.Node, integer: frozenset[str]) -> bool:
+    """Whether a Relu or Clip can become the range of its producer's grid."""
+    if node.name not in integer or not is_op(node, "Relu", "Clip") or node.inputs[0] is None:
+        return False
+    producer, bounds = node.inputs[0].producer(), clip_bounds(node)
+    if producer is None or producer.name not in integer or producer.graph is not node.graph:
+        return False
+    row = find_row(producer)
+    contains_zero = bounds is not None and bounds[0] <= 0 <= bounds[1]
+    return (
+        row is not None
+        and row.output is OutputGrid.OWN
+        and contains_zero
+        and only_consumer(node.inputs[0]) is node
+    )
+
+
+def _observed(
+    every: list[ir.Node], integer: frozenset[str], absorbed: frozenset[str]
+) -> dict[str, str]:
+    """The values that need a range of their own → the node whose recipe says how."""
+    found: dict[str, str] = {}
+    for node in every:
+        if node.name not in integer:
+            continue
+        row = find_row(node)
+        assert row is not None
+        for index in row.data(node):
+            value = node.inputs[index]
+            if value is not None and not is_constant(value):
+                root = grid_root(value, integer, absorbed)
+                if root is not None:
+                    found.setdefault(root.name or "", node.name or "")
+        root = grid_root(node.outputs[0], integer, absorbed)
+        if root is not None:
+            producer = root.producer()
+            governs = producer.name if producer is not None and producer.name in integer else None
+            found[root.name or ""] = governs or found.get(root.name or "", node.name or "")
+    return found
+
+
+def grid_root(
+    value: ir.Value, integer: frozenset[str], absorbed: frozenset[str]
+) -> ir.Value | None:
+    """The value whose observed range gives this one's grid; None where the grid is known.
+
+    Goes back through ops on codes that only move values, and forward from a producer whose Relu
+    or Clip is absorbed to that one's output.
+    """
+    producer = value.producer()
+    if producer is None or producer.name not in integer:
+        return value
+    row = find_row(producer)
+    assert row is not None
+    if producer.name in absorbed:
+        return value
+    consumer = only_consumer(value)
+    if consumer is not None and consumer.name in absorbed:
+        return consumer.outputs[0]
+    if row.output is OutputGrid.SHARED:
+        source = producer.inputs[row.data(producer)[0]]
+        assert source is not None
+        return grid_root(source, integer, absorbed)
+    return None if row.output is OutputGrid.FIXED else value
