@@ -1,9 +1,9 @@
 // Counting into histogram bins.
 //
-// The counter increments are the bottleneck: one read-modify-write per element, and when neighbours
-// fall in one bin (zeros after a ReLU, a saturated softmax) each has to wait for the store before it.
-// Four counter tables used in turn hide that wait for any data. Counters of 16 bits keep the four in
-// the first-level cache; a task is too small to overflow one.
+// The counter increments, one read-modify-write per element, are the bottleneck. Zeros are left out
+// of it. When other neighbours fall in one bin (a saturated softmax) each has to wait for the store
+// before it: four counter tables used in turn hide that wait for any data. Counters of 16 bits keep the
+// four in the first-level cache; a task is too small to overflow one.
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -69,7 +69,8 @@ size_t keep_finite(const float* x, size_t n, float* y) {
   return kept;
 }
 
-// Calls body(const uint16_t* index, size_t n) for the bins of the finite elements of [begin, end).
+// Calls body(const uint16_t* index, size_t n, size_t zeros) for blocks of the elements [begin, end):
+// the bins of n finite elements, and how many zeros were left out of them.
 template <class Body>
 void for_each_index(const Kernels& kernels, const Tensor& x, size_t begin, size_t end,
                     const Binning& binning, bool all_finite, Body&& body) {
@@ -83,33 +84,55 @@ void for_each_index(const Kernels& kernels, const Tensor& x, size_t begin, size_
         n = keep_finite(values, n, finite);
         values = finite;
       }
-      kernels.bin_indices(values, n, binning, index);
-      body(index, n);
+      const size_t written = kernels.bin_indices(values, n, binning, index);
+      body(index, written, n - written);
     }
   });
+}
+
+// Straight into the histogram: for few elements, tables would cost more than the waits.
+size_t count_directly(const Kernels& kernels, const Tensor& x, const Binning& binning,
+                      bool all_finite, int64_t* counts) {
+  size_t zeros = 0;
+  for_each_index(kernels, x, 0, x.size, binning, all_finite,
+                 [&](const uint16_t* index, size_t n, size_t left_out) {
+                   for (size_t i = 0; i < n; ++i) ++counts[index[i]];
+                   zeros += left_out;
+                 });
+  return zeros;
+}
+
+size_t count_in_tables(const Machine& machine, const Tensor& x, const Binning& binning,
+                       bool all_finite, int64_t* counts) {
+  size_t zeros = 0;
+  std::mutex merging;
+  parallel_for(machine.parallel, divide_up(x.size, kTask), [&](size_t task) {
+    static thread_local Tables tables;
+    tables.reset(static_cast<size_t>(binning.bins));
+    size_t task_zeros = 0;
+    const size_t first = task * kTask, last = std::min(x.size, first + kTask);
+    for_each_index(machine.kernels, x, first, last, binning, all_finite,
+                   [&](const uint16_t* index, size_t n, size_t left_out) {
+                     tables.add(index, n);
+                     task_zeros += left_out;
+                   });
+    const std::lock_guard<std::mutex> lock(merging);
+    tables.drain(counts);
+    zeros += task_zeros;
+  });
+  return zeros;
 }
 
 }  // namespace
 
 void count(const Machine& machine, const Tensor& x, const Binning& binning, bool all_finite,
            int64_t* counts) {
-  const size_t bins = static_cast<size_t>(binning.bins);
-  if (x.size < bins / 2) {  // clearing and draining tables would cost more than the waits
-    return for_each_index(machine.kernels, x, 0, x.size, binning, all_finite,
-                          [&](const uint16_t* index, size_t n) {
-                            for (size_t i = 0; i < n; ++i) ++counts[index[i]];
-                          });
-  }
-  std::mutex merging;
-  parallel_for(machine.parallel, divide_up(x.size, kTask), [&](size_t task) {
-    static thread_local Tables tables;
-    tables.reset(bins);
-    const size_t first = task * kTask, last = std::min(x.size, first + kTask);
-    for_each_index(machine.kernels, x, first, last, binning, all_finite,
-                   [&](const uint16_t* index, size_t n) { tables.add(index, n); });
-    const std::lock_guard<std::mutex> lock(merging);
-    tables.drain(counts);
-  });
+  const bool few = x.size < static_cast<size_t>(binning.bins) / 2;
+  const size_t zeros = few ? count_directly(machine.kernels, x, binning, all_finite, counts)
+                           : count_in_tables(machine, x, binning, all_finite, counts);
+  if (zeros == 0) return;  // and zero need not lie in the binned range
+  const int bin = static_cast<int>((0.0 - binning.lo) / binning.step);
+  counts[std::min(bin, binning.bins - 1)] += static_cast<int64_t>(zeros);
 }
 
 }  // namespace lucid_fx::observe

@@ -2,7 +2,7 @@
 //
 //   extent       min_i x_i, max_i x_i, and whether every x_i is finite
 //   columns      min_c = min(min_c, min_r x[r, c]), the same for max
-//   bin_indices  index_i = min(trunc((x_i - lo) / step), bins - 1), evaluated in float64
+//   bin_indices  min(trunc((x_i - lo) / step), bins - 1), evaluated in float64, of every x_i != 0
 //   from_half    IEEE binary16 to float32
 //
 // scalar.cc is the definition: every other file must give the same bits. kernels.inc lists the files.
@@ -49,7 +49,10 @@ struct Kernels {
   uint32_t needs;  // Isa bits
   Extent (*extent)(const float* x, size_t n);
   void (*columns)(const float* x, size_t rows, size_t width, float* min, float* max);
-  void (*bin_indices)(const float* x, size_t n, const Binning& binning, uint16_t* index);
+  // Zeros are half of the data after a ReLU and all go to one bin, so they are not worth an index
+  // each. Writes the others' indices in order and returns how many; a kernel may write more of them,
+  // for zeros, but never past index[n - 1].
+  size_t (*bin_indices)(const float* x, size_t n, const Binning& binning, uint16_t* index);
   void (*from_half)(const uint16_t* x, size_t n, float* y);
 };
 
@@ -66,7 +69,7 @@ const Kernels* find_kernels(const char* name = nullptr);
 #define LUCID_FX_OBSERVE_KERNELS(needs, isa)                                              \
   Extent extent_##isa(const float* x, size_t n);                                          \
   void columns_##isa(const float* x, size_t rows, size_t width, float* min, float* max);  \
-  void bin_indices_##isa(const float* x, size_t n, const Binning& binning, uint16_t* index); \
+  size_t bin_indices_##isa(const float* x, size_t n, const Binning& binning, uint16_t* index); \
   void from_half_##isa(const uint16_t* x, size_t n, float* y);
 #include "kernels.inc"
 #undef LUCID_FX_OBSERVE_KERNELS

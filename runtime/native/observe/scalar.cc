@@ -28,11 +28,14 @@ void columns_scalar(const float* x, size_t rows, size_t width, float* min, float
   }
 }
 
-void bin_indices_scalar(const float* x, size_t n, const Binning& b, uint16_t* index) {
+size_t bin_indices_scalar(const float* x, size_t n, const Binning& b, uint16_t* index) {
+  size_t written = 0;
   for (size_t i = 0; i < n; ++i) {
     const int bin = static_cast<int>((static_cast<double>(x[i]) - b.lo) / b.step);
-    index[i] = static_cast<uint16_t>(bin < b.bins ? bin : b.bins - 1);
+    index[written] = static_cast<uint16_t>(bin < b.bins ? bin : b.bins - 1);
+    written += x[i] != 0.0f;
   }
+  return written;
 }
 
 void from_half_scalar(const uint16_t* x, size_t n, float* y) {

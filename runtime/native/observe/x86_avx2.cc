@@ -86,6 +86,31 @@ inline __m128i narrow(__m256i v) {
   return _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 }
 
+// For each set of lanes the byte shuffle that moves its 16-bit lanes to the front.
+struct Compress {
+  alignas(16) uint8_t shuffle[256][16];
+
+  constexpr Compress() : shuffle() {
+    for (int lanes = 0; lanes < 256; ++lanes) {
+      int to = 0;
+      for (int lane = 0; lane < 8; ++lane) {
+        if ((lanes >> lane & 1) == 0) continue;
+        shuffle[lanes][to++] = static_cast<uint8_t>(2 * lane);
+        shuffle[lanes][to++] = static_cast<uint8_t>(2 * lane + 1);
+      }
+    }
+  }
+
+  __m128i operator()(int lanes, __m128i v) const {
+    return _mm_shuffle_epi8(v, _mm_load_si128(reinterpret_cast<const __m128i*>(shuffle[lanes])));
+  }
+};
+constexpr Compress compress;
+
+inline int not_zero(__m256 v) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NEQ_UQ));
+}
+
 }  // namespace
 
 Extent extent_avx2(const float* x, size_t n) {
@@ -141,18 +166,23 @@ void columns_avx2(const float* x, size_t rows, size_t width, float* min, float* 
   }
 }
 
-void bin_indices_avx2(const float* x, size_t n, const Binning& binning, uint16_t* index) {
+size_t bin_indices_avx2(const float* x, size_t n, const Binning& binning, uint16_t* index) {
   const Binner bin(binning);
+  uint16_t* out = index;  // never ahead of i: a whole vector may be stored there
   size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    const __m128i bins = narrow(bin(_mm256_loadu_ps(x + i)));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(index + i), bins);
+    const __m256 v = _mm256_loadu_ps(x + i);
+    const int keep = not_zero(v);
+    const __m128i bins = compress(keep, narrow(bin(v)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), bins);
+    out += __builtin_popcount(static_cast<unsigned>(keep));
   }
   if (i < n) {
     alignas(16) uint16_t last[kLanes];
     _mm_store_si128(reinterpret_cast<__m128i*>(last), narrow(bin(load_some(x + i, n - i))));
-    for (size_t k = 0; i < n; ++i, ++k) index[i] = last[k];
+    for (size_t k = 0; i < n; ++i, ++k) *out++ = last[k];  // a few zeros do no harm
   }
+  return static_cast<size_t>(out - index);
 }
 
 void from_half_avx2(const uint16_t* x, size_t n, float* y) {

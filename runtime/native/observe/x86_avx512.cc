@@ -36,7 +36,7 @@ class Binner {
         inv_(_mm512_set1_ps(b.inv_step32)), bins_(_mm512_set1_ps(static_cast<float>(b.bins))),
         last_(_mm512_set1_epi32(b.bins - 1)), estimate_(b.estimate) {}
 
-  __m256i operator()(__m512 x) const {
+  __m512i operator()(__m512 x) const {
     const __m512 t = _mm512_mul_ps(_mm512_sub_ps(x, lo32_), inv_);
     const __m512 r = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     const __m512 distance = _mm512_abs_ps(_mm512_sub_ps(t, r));
@@ -46,7 +46,7 @@ class Binner {
     const __mmask16 near = _mm512_mask_cmp_ps_mask(inner, distance, edge, _CMP_LT_OQ);
     __m512i index = _mm512_cvttps_epi32(t);
     if (__builtin_expect(near != 0 || !estimate_, 0)) index = exact(x);
-    return _mm512_cvtepi32_epi16(_mm512_min_epi32(index, last_));
+    return _mm512_min_epi32(index, last_);
   }
 
  private:
@@ -116,17 +116,28 @@ void columns_avx512(const float* x, size_t rows, size_t width, float* min, float
   }
 }
 
-void bin_indices_avx512(const float* x, size_t n, const Binning& binning, uint16_t* index) {
+size_t bin_indices_avx512(const float* x, size_t n, const Binning& binning, uint16_t* index) {
   const Binner bin(binning);
+  const __m512 zero = _mm512_setzero_ps();
+  uint16_t* out = index;  // never ahead of i: a whole vector may be stored there
   size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(index + i), bin(_mm512_loadu_ps(x + i)));
+    const __m512 v = _mm512_loadu_ps(x + i);
+    const __mmask16 keep = _mm512_cmp_ps_mask(v, zero, _CMP_NEQ_UQ);
+    const __m512i bins = _mm512_maskz_compress_epi32(keep, bin(v));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi32_epi16(bins));
+    out += __builtin_popcount(keep);
   }
   if (i < n) {  // lanes past the end repeat an element
     const __mmask16 m = first_lanes(n - i);
     const __m512 v = _mm512_mask_loadu_ps(_mm512_set1_ps(x[i]), m, x + i);
-    _mm256_mask_storeu_epi16(index + i, m, bin(v));
+    const __mmask16 keep = _mm512_mask_cmp_ps_mask(m, v, zero, _CMP_NEQ_UQ);
+    const __m512i bins = _mm512_maskz_compress_epi32(keep, bin(v));
+    const size_t kept = static_cast<size_t>(__builtin_popcount(keep));
+    _mm256_mask_storeu_epi16(out, first_lanes(kept), _mm512_cvtepi32_epi16(bins));
+    out += kept;
   }
+  return static_cast<size_t>(out - index);
 }
 
 void from_half_avx512(const uint16_t* x, size_t n, float* y) {
