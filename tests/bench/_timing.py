@@ -14,7 +14,7 @@ Runner = Callable[[Feed], object]
 Clock = Callable[[], float]
 
 _LEAST_ROUNDS = 5
-_BLOCK = 0.004  # seconds; shorter passes over the feeds are repeated to last about this long
+_BLOCK = 0.03  # seconds; shorter passes over the feeds are repeated to last about this long
 
 
 def alternating_ratio(
