@@ -37,8 +37,8 @@ def trace(
     Args:
         model: path of an ONNX file, ``onnx.ModelProto``, ``onnx_ir.Model``, `GraphModule`, or a
             ``torch.nn.Module`` (exported with ``torch.onnx.export``; torch must be installed).
-        example_inputs: arrays for one call; needed for torch modules, otherwise used to learn
-            shapes.
+        example_inputs: arrays for one call; needed for torch modules, otherwise only
+            checked against the inputs.
         allow_quantized: take models with quantized nodes, and leave those as they are.
 
     Raises:
@@ -59,8 +59,7 @@ def trace(
         graph.meta[METADATA_KEY] = ledger
     module = GraphModule(graph)
     if example_inputs is not None and not _is_torch(model):
-        sample = module.feed(example_inputs)
-        infer_shapes(graph, {name: array.shape for name, array in sample.items()})
+        module.feed(example_inputs)
     return module
 
 

@@ -13,7 +13,7 @@ from lucid_fx.errors import CalibrationError, ConfigError, DataError, LucidFxWar
 from lucid_fx.graph_module import Feed, GraphModule, clone_model
 from lucid_fx.ir.ledger import METADATA_KEY, ledger_of
 from lucid_fx.ir.naming import in_scope, near_matches
-from lucid_fx.ir.serde import infer_shapes
+from lucid_fx.ir.serde import infer_shapes, shapes_for
 from lucid_fx.ir.walk import graphs, nodes
 from lucid_fx.passes import FLOAT
 from lucid_fx.passes.absorb_activation_range import AbsorbActivationRange
@@ -76,13 +76,12 @@ def prepare_fx(
     known = [(node.name or "", node.op_type) for node in nodes(module.model)]
     _check_mapping(mapping, known)
     module = fuse(module, inplace=True)
-    if example_inputs is not None:
-        sample = module.feed(example_inputs)
-        infer_shapes(module.model, {name: array.shape for name, array in sample.items()})
+    sample = {} if example_inputs is None else module.feed(example_inputs)
+    shapes = shapes_for(module.model, {name: array.shape for name, array in sample.items()})
     recipes = _recipes(module.model, mapping)
     excluded = {name: "the configuration leaves it in float" for name, r in recipes.items() if not r}
     chosen = find_target(target, cpu_isa())
-    plan = choose_integer_regions(module.model, chosen, excluded)
+    plan = choose_integer_regions(module.model, chosen, excluded, shapes)
     return PreparedModule(module.model, plan, recipes, chosen)
 
 
@@ -154,6 +153,7 @@ def convert_fx(
         if node is not None:
             ledger_of(model).record(node, "float", reason, "choose-integer-regions")
     run_pipeline(model, _convert_passes(prepared, grids, format))
+    ledger_of(model).close(model)
     return GraphModule(model)
 
 

@@ -16,10 +16,10 @@ from lucid_fx.passes.unfold_batch_norm import UnfoldBatchNorm
 from lucid_fx.passes.unroll_conv_transpose import UnrollConvTranspose
 
 IMPORT: tuple[GraphPass, ...] = (
-    InlineFunctions(),  # first: all later passes look at one level of ops
+    NameEverything(),  # first: the ledger, errors and the user's configuration go by names
+    InlineFunctions(),  # all later passes look at one level of ops
     DropInitializerInputs(),  # weights must be constants before anything asks
     LiftConstants(),  # one home for all constants, bodies included
-    NameEverything(),  # last: the ledger and the user's configuration go by names
 )
 """Puts a model into the form that all passes expect; changes no numbers."""
 

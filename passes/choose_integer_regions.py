@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,45 @@ QUANTIZE_PRICE, DEQUANTIZE_PRICE, RELAYOUT_PRICE = 0.133, 0.121, 0.09
 """Nanoseconds an element for Q, for DQ, and for the Transpose that images need at either."""
 NOMINAL_DIM, NOMINAL_SIZE = 32, 10_000
 """Assumed for a dimension, or a whole shape, that nobody told."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of values, from one sample's shapes, the model's own, or nominal dimensions."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def shape(self, value: ir.Value) -> tuple[int | None, ...] | None:
+        """The shape with None for what is not known."""
+        if value.name in self.shapes:
+            return self.shapes[value.name]
+        if value.shape is None:
+            return None
+        return tuple(dim if isinstance(dim, int) else None for dim in value.shape)
+
+    def rank(self, value: ir.Value) -> int | None:
+        """Number of dimensions."""
+        shape = self.shape(value)
+        return None if shape is None else len(shape)
+
+    def elements(self, value: ir.Value | None) -> int:
+        """Number of elements."""
+        shape = None if value is None else self.shape(value)
+        if shape is None:
+            return NOMINAL_SIZE
+        dims = [NOMINAL_DIM if dim is None else dim for dim in shape]
+        if shape and shape[0] is None:
+            dims[0] = 1
+        return int(np.prod(dims, dtype=np.int64))
+
+    def multiply_adds(self, node: ir.Node) -> int:
+        """Multiply-adds of a Conv, Gemm or MatMul with a constant weight."""
+        weight = node.inputs[1]
+        assert weight is not None and weight.const_value is not None
+        shape, outputs = [int(dim) for dim in weight.const_value.shape], self.elements(node.outputs[0])
+        if is_op(node, "Conv"):
+            return outputs * int(np.prod(shape[1:]))
+        return outputs * shape[1 if is_op(node, "Gemm") and attribute(node, "transB", 0) else 0]
 
 
 @dataclass(frozen=True)
@@ -41,7 +80,10 @@ class Plan:
 
 
 def choose_integer_regions(
-    model: ir.Model, target: Target, excluded: dict[str, str] | None = None
+    model: ir.Model,
+    target: Target,
+    excluded: dict[str, str] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Plan:
     """Decide for each node whether it computes on codes.
 
@@ -50,15 +92,17 @@ def choose_integer_regions(
     quantized only where that makes the whole cheaper, by joining integer regions.
 
     Args:
-        model: the fused float model; shapes that are known sharpen the choice.
+        model: the fused float model.
         target: prices and kernels.
         excluded: nodes to leave in float → why.
+        shapes: concrete shapes of one sample, by value; they sharpen the choice.
     """
     excluded = excluded or {}
     every = list(nodes(model))
     refused = {n.name: excluded.get(n.name or "") or refusal(n) for n in every}
-    prices = {n.name: _price(n, refused[n.name], target) for n in every}
-    ties = list(_ties(model, prices, refused))
+    sizes = Sizes(shapes or {})
+    prices = {n.name: _price(n, refused[n.name], target, sizes) for n in every}
+    ties = list(_ties(model, prices, refused, sizes))
     chosen = cheapest_choice(prices, ties)
     integer = frozenset(str(n.name) for n in every if n.name in chosen)
     dynamic = frozenset(
@@ -80,34 +124,39 @@ def _weighted(node: ir.Node) -> bool:
     return is_op(node, "MatMul", "Gemm")
 
 
-def _price(node: ir.Node, refused: str | None, target: Target) -> tuple[float, float]:
+def _price(
+    node: ir.Node, refused: str | None, target: Target, sizes: Sizes
+) -> tuple[float, float]:
     """Prices of a node on codes and in float."""
-    row, elements = find_row(node), elements_of(node.outputs[0])
+    row, elements = find_row(node), sizes.elements(node.outputs[0])
     if row is None or refused is not None:
         return FORBIDDEN, 0.0
     if row.weight is None:
         on_codes, in_float = row.integer_price * elements, row.float_price * elements
         return on_codes, in_float
-    work = multiply_adds(node)
+    work = sizes.multiply_adds(node)
     depthwise = is_op(node, "Conv") and attribute(node, "group", 1) > 1
     on_codes = work * (target.integer_depthwise_mac if depthwise else target.integer_mac)
     if is_op(node, "Conv"):
         return on_codes, FORBIDDEN
     source = node.inputs[0]
-    at_run_time = 0.3 * elements_of(source) + 0.12 * elements if source is not None else 0.0
+    at_run_time = 0.3 * sizes.elements(source) + 0.12 * elements if source is not None else 0.0
     return on_codes, on_codes + at_run_time
 
 
 def _ties(
-    model: ir.Model, prices: dict[Hashable, tuple[float, float]], refused: dict[str | None, str | None]
+    model: ir.Model,
+    prices: dict[Hashable, tuple[float, float]],
+    refused: dict[str | None, str | None],
+    sizes: Sizes,
 ) -> Iterator[Tie]:
     """One tie for each real value between nodes; graph inputs and outputs stay real."""
     outside = ("outside",)
     prices[outside] = (FORBIDDEN, 0.0)
     for value in real_values(model):
         producer = value.producer()
-        elements = elements_of(value)
-        layout = RELAYOUT_PRICE if value.shape is not None and len(value.shape) == 4 else 0.0
+        elements = sizes.elements(value)
+        layout = RELAYOUT_PRICE if sizes.rank(value) == 4 else 0.0
         readers: list[Hashable] = [outside] if value.is_graph_output() else []
         weighted: list[Hashable] = []
         for use in value.uses():
@@ -133,26 +182,6 @@ def real_values(model: ir.Model) -> Iterator[ir.Value]:
         for value in (*graph.inputs, *(v for node in graph for v in node.outputs)):
             if is_float(value) and not is_constant(value):
                 yield value
-
-
-def elements_of(value: ir.Value | None) -> int:
-    """Number of elements, with nominal sizes for what is not known."""
-    if value is None or value.shape is None:
-        return NOMINAL_SIZE
-    dims = [dim if isinstance(dim, int) else NOMINAL_DIM for dim in value.shape]
-    if dims and not isinstance(value.shape[0], int):
-        dims[0] = 1
-    return int(np.prod(dims, dtype=np.int64))
-
-
-def multiply_adds(node: ir.Node) -> int:
-    """Multiply-adds of a Conv, Gemm or MatMul with a constant weight."""
-    weight = node.inputs[1]
-    assert weight is not None and weight.const_value is not None
-    shape, outputs = [int(dim) for dim in weight.const_value.shape], elements_of(node.outputs[0])
-    if is_op(node, "Conv"):
-        return outputs * int(np.prod(shape[1:]))
-    return outputs * shape[1 if is_op(node, "Gemm") and attribute(node, "transB", 0) else 0]
 
 
 def _is_absorbed(node: ir.Node, integer: frozenset[str]) -> bool:

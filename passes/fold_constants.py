@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnxscript.optimizer import fold_constants
 
 from lucid_fx.ir.ledger import ledger_of
-from lucid_fx.ir.walk import nodes
+from lucid_fx.ir.walk import graphs, nodes
 from lucid_fx.ops.table import is_quantized_op
 from lucid_fx.passes.lift_constants import LiftConstants
 from lucid_fx.passes.name_everything import NameEverything
@@ -40,6 +40,7 @@ class FoldConstants(GraphPass):
         )
         if not result.modified:
             return False
+        _forget_dead_uses(model)
         LiftConstants().run(model)
         NameEverything().run(model)
         after = {node.name for node in nodes(model)}
@@ -47,3 +48,14 @@ class FoldConstants(GraphPass):
             if name not in after:
                 ledger_of(model).record(node, "fused", "computed at once: constant", self.name)
         return True
+
+
+def _forget_dead_uses(model: ir.Model) -> None:
+    """Cut what folded branches of an If still hold, so that uses() tells the truth."""
+    alive = {id(node) for node in nodes(model)}
+    for graph in graphs(model):
+        values = [*graph.inputs, *graph.initializers.values()]
+        for value in (*values, *(v for node in graph for v in node.outputs)):
+            for use in list(value.uses()):
+                if id(use.node) not in alive:
+                    use.node.replace_input_with(use.idx, None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from lucid_fx.passes.name_everything import NameEverything
 from lucid_fx.passes.pipeline import GraphPass
 
 
@@ -22,4 +23,5 @@ class InlineFunctions(GraphPass):
         if not model.functions:
             return False
         InlinePass()(model)
+        NameEverything().run(model)
         return True

@@ -10,6 +10,7 @@ from onnx_ir.passes.common import (
     LiftSubgraphInitializersToMainGraphPass,
 )
 
+from lucid_fx.passes.name_everything import NameEverything
 from lucid_fx.passes.pipeline import GraphPass
 
 
@@ -24,4 +25,4 @@ class LiftConstants(GraphPass):
         """Rewrite in place."""
         lifted = LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         moved = LiftSubgraphInitializersToMainGraphPass()(model)
-        return lifted.modified or moved.modified
+        return NameEverything().run(model) or lifted.modified or moved.modified

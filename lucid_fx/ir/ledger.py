@@ -15,6 +15,7 @@ from lucid_fx.ir.walk import nodes
 
 Status = Literal["quantized", "passed_through", "fused", "float", "refused"]
 
+NOT_LOOKED_AT = "not looked at yet"
 METADATA_KEY = "lucid_fx.ledger"
 
 
@@ -45,7 +46,7 @@ class Ledger:
         """One entry for each node of the traced model, before any pass has run."""
         for node in nodes(model):
             name = node.name or ""
-            self._entries[name] = LedgerEntry(name, node.op_type, "float", "not looked at yet")
+            self._entries[name] = LedgerEntry(name, node.op_type, "float", NOT_LOOKED_AT)
 
     def record(self, node: ir.Node, status: Status, reason: str, pass_name: str) -> None:
         """Say what became of all source nodes that ``node`` stands for."""
@@ -53,6 +54,15 @@ class Ledger:
             if name in self._entries:
                 old = self._entries[name]
                 self._entries[name] = LedgerEntry(name, old.op_type, status, reason, pass_name)
+
+    def close(self, model: ir.Model) -> None:
+        """Say of nodes that no pass spoke of, and that are gone, that others took them in."""
+        alive = {name for node in nodes(model) for name in origins(node)}
+        for name, entry in self._entries.items():
+            if entry.reason == NOT_LOOKED_AT and name not in alive:
+                self._entries[name] = LedgerEntry(
+                    name, entry.op_type, "fused", "folded into its neighbours"
+                )
 
     def note(self, text: str) -> None:
         """Something that concerns the whole model (a repair, an assumption); kept once."""

@@ -96,27 +96,43 @@ def from_text(text: str) -> ir.Model:
     return ir.from_proto(onnx.parser.parse_model(text))
 
 
-def infer_shapes(model: ir.Model, input_shapes: dict[str, tuple[int, ...]] | None = None) -> None:
+def infer_shapes(model: ir.Model) -> None:
     """Fill in types and shapes as far as ONNX can tell them; never fails.
 
-    Args:
-        model: changed in place; declared graph inputs and outputs keep their shapes.
-        input_shapes: concrete shapes to assume, by graph input.
+    Declared shapes of graph inputs and outputs stay.
     """
-    inferred = _inferred(model, input_shapes or {})
+    inferred = _inferred(model, {})
     if inferred is None:
         return
-    fixed = {id(v) for v in (*model.graph.inputs, *model.graph.outputs)}
     for graph, guess in zip(graphs(model), graphs(inferred), strict=True):
         known = ir.convenience.create_value_mapping(guess)
         for name, value in ir.convenience.create_value_mapping(graph).items():
             found = known.get(name)
-            if found is None or id(value) in fixed:
+            if found is None:
                 continue
-            if value.dtype is None and found.dtype is not None:
-                value.dtype = found.dtype
-            if found.shape is not None and (input_shapes or value.shape is None):
-                value.shape = found.shape
+            value.dtype = value.dtype if value.dtype is not None else found.dtype
+            value.shape = value.shape if value.shape is not None else found.shape
+
+
+def shapes_for(
+    model: ir.Model, input_shapes: dict[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of all values for one sample; the model itself keeps its own.
+
+    Args:
+        model: not changed.
+        input_shapes: concrete shapes by graph input.
+
+    Returns:
+        Concrete shapes by value name, for those that ONNX can tell.
+    """
+    inferred = _inferred(model, input_shapes)
+    found: dict[str, tuple[int, ...]] = {}
+    for graph in [] if inferred is None else graphs(inferred):
+        for name, value in ir.convenience.create_value_mapping(graph).items():
+            if value.shape is not None and all(isinstance(dim, int) for dim in value.shape):
+                found[name] = tuple(int(dim) for dim in value.shape if isinstance(dim, int))
+    return found
 
 
 def _inferred(model: ir.Model, input_shapes: dict[str, tuple[int, ...]]) -> ir.Model | None:
@@ -127,11 +143,22 @@ def _inferred(model: ir.Model, input_shapes: dict[str, tuple[int, ...]]) -> ir.M
             for dim, size in zip(dims, input_shapes[info.name], strict=False):
                 dim.dim_value = size
     if input_shapes:
-        del proto.graph.value_info[:]
+        _forget_shapes(proto.graph)
     try:
         return ir.from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True))
     except Exception:
         return None
+
+
+def _forget_shapes(graph: onnx.GraphProto) -> None:
+    """Drop what was known for other samples, so that the concrete shapes flow through."""
+    del graph.value_info[:]
+    for output in graph.output:
+        output.type.tensor_type.ClearField("shape")
+    for node in graph.node:
+        for attr in node.attribute:
+            if attr.type == onnx.AttributeProto.GRAPH:
+                _forget_shapes(attr.g)
 
 
 def _without_big_weights(model: ir.Model, limit: int = 1024) -> ir.Model:
