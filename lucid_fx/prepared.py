@@ -32,6 +32,7 @@ class PreparedModule(GraphModule):
         plan: what will compute on codes.
         recipes: node name → recipe, None for float.
         target: where the result will run.
+        shapes: shapes of one sample, by value.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class PreparedModule(GraphModule):
         plan: Plan,
         recipes: dict[str, QConfig | None],
         target: Target,
+        shapes: dict[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.float_model, self.plan, self.recipes, self.target = model, plan, recipes, target
+        self.shapes = shapes or {}
         self.prefix = f"prepared{next(_IDS)}/"
         self.observers: dict[str, ObserverBase] = {}
         for value, governs in plan.observed.items():

@@ -13,7 +13,7 @@ from lucid_fx.errors import CalibrationError, ConfigError, DataError, LucidFxWar
 from lucid_fx.graph_module import Feed, GraphModule, clone_model
 from lucid_fx.ir.ledger import METADATA_KEY, ledger_of
 from lucid_fx.ir.naming import in_scope, near_matches
-from lucid_fx.ir.serde import infer_shapes, shapes_for
+from lucid_fx.ir.serde import infer_shapes, sample_shapes, shapes_for
 from lucid_fx.ir.walk import graphs, nodes
 from lucid_fx.passes import FLOAT
 from lucid_fx.passes.absorb_activation_range import AbsorbActivationRange
@@ -82,7 +82,7 @@ def prepare_fx(
     excluded = {name: "the configuration leaves it in float" for name, r in recipes.items() if not r}
     chosen = find_target(target, cpu_isa())
     plan = choose_integer_regions(module.model, chosen, excluded, shapes)
-    return PreparedModule(module.model, plan, recipes, chosen)
+    return PreparedModule(module.model, plan, recipes, chosen, shapes)
 
 
 def calibrate(
@@ -152,7 +152,8 @@ def convert_fx(
         node = next((n for n in nodes(model) if n.name == name), None)
         if node is not None:
             ledger_of(model).record(node, "float", reason, "choose-integer-regions")
-    run_pipeline(model, _convert_passes(prepared, grids, format))
+    with sample_shapes(model, prepared.shapes):
+        run_pipeline(model, _convert_passes(prepared, grids, format))
     ledger_of(model).close(model)
     return GraphModule(model)
 

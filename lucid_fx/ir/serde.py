@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,29 @@ def shapes_for(
             if value.shape is not None and all(isinstance(dim, int) for dim in value.shape):
                 found[name] = tuple(int(dim) for dim in value.shape if isinstance(dim, int))
     return found
+
+
+@contextmanager
+def sample_shapes(model: ir.Model, shapes: dict[str, tuple[int, ...]]) -> Iterator[None]:
+    """Give intermediate values one sample's shapes while passes weigh sizes; then forget them.
+
+    Shapes of a sample must not stay in a model: onnxruntime would believe them for all inputs.
+    """
+    declared = {id(value) for value in (*model.graph.inputs, *model.graph.outputs)}
+
+    def inner() -> Iterator[ir.Value]:
+        for graph in graphs(model):
+            for value in (*graph.inputs, *graph.outputs, *(v for n in graph for v in n.outputs)):
+                if id(value) not in declared:
+                    yield value
+
+    for value in inner():
+        if value.name in shapes:
+            value.shape = ir.Shape(shapes[value.name])
+    yield
+    for value in inner():
+        value.shape = None
+    infer_shapes(model)
 
 
 def _inferred(model: ir.Model, input_shapes: dict[str, tuple[int, ...]]) -> ir.Model | None:
