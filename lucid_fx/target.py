@@ -26,6 +26,7 @@ class Target:
             AVX-512 without VNNI), so that weights must be proved safe or repaired.
         integer_mac, float_mac: price of one multiply-add of a dense Conv, Gemm or MatMul.
         integer_depthwise_mac, float_depthwise_mac: the same for depthwise convolutions.
+        depthwise_width: channels in a vector of the integer depthwise kernel.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Target:
     float_mac: float = 1 / 55
     integer_depthwise_mac: float = 1 / 22
     float_depthwise_mac: float = 1 / 40
+    depthwise_width: int = 16
 
 
 TARGETS = {

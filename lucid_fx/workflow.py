@@ -22,6 +22,7 @@ from lucid_fx.passes.choose_integer_regions import Plan, choose_integer_regions
 from lucid_fx.passes.eliminate_dead import EliminateDead
 from lucid_fx.passes.insert_qdq import InsertQDQ
 from lucid_fx.passes.lower_to_qlinear import LowerToQLinear
+from lucid_fx.passes.pad_depthwise_channels import PadDepthwiseChannels
 from lucid_fx.passes.pipeline import GraphPass, run_pipeline
 from lucid_fx.passes.quantize_lstm_dynamic import QuantizeLSTMDynamic
 from lucid_fx.passes.quantize_matmul_dynamic import QuantizeMatMulDynamic
@@ -165,6 +166,8 @@ def _convert_passes(
     reference: tuple[GraphPass, ...] = (
         # first: a Relu between Conv and Q would keep the Conv in float
         AbsorbActivationRange(plan.absorbed),
+        # before weights become codes: the kernels want whole vectors of channels
+        PadDepthwiseChannels(plan.integer, target.depthwise_width),
         # before Q and DQ: takes whole MatMul + Add pairs
         QuantizeMatMulDynamic(plan.dynamic, weights, target, portable=format == "qdq"),
         QuantizeLSTMDynamic(plan.dynamic, weights, target),
