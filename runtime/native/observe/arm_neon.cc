@@ -41,28 +41,28 @@ class Binner {
  public:
   explicit Binner(const Binning& b)
       : lo_(vdupq_n_f64(b.lo)), step_(vdupq_n_f64(b.step)), lo32_(vdupq_n_f32(b.lo32)),
-        inv_(vdupq_n_f32(b.inv_step32)), bins_(vdupq_n_f32(static_cast<float>(b.bins))),
+        inv_below_(vdupq_n_f32(b.inv_below)), inv_above_(vdupq_n_f32(b.inv_above)),
         last_(vdupq_n_s32(b.bins - 1)), estimate_(b.estimate) {}
 
   uint16x4_t operator()(float32x4_t x) const {
-    const float32x4_t t = vmulq_f32(vsubq_f32(x, lo32_), inv_);
-    const float32x4_t r = vrndnq_f32(t);
-    const float32x4_t edge = vmulq_f32(t, vdupq_n_f32(kEdge));
-    // The upper end of the last bin is no edge: both of its sides are that bin.
-    const uint32x4_t near = vandq_u32(vcltq_f32(r, bins_), vcltq_f32(vabdq_f32(t, r), edge));
-    int32x4_t index = vcvtq_s32_f32(t);
-    if (__builtin_expect(vmaxvq_u32(near) != 0 || !estimate_, 0)) index = exact(x);
-    return vmovn_u32(vreinterpretq_u32_s32(vminq_s32(index, last_)));
+    const float32x4_t offset = vsubq_f32(x, lo32_);
+    int32x4_t index = clamp(vcvtq_s32_f32(vmulq_f32(offset, inv_below_)));
+    const int32x4_t above = clamp(vcvtq_s32_f32(vmulq_f32(offset, inv_above_)));
+    const bool sure = vminvq_u32(vceqq_s32(index, above)) != 0 && estimate_;
+    if (__builtin_expect(!sure, 0)) index = clamp(exact(x));
+    return vmovn_u32(vreinterpretq_u32_s32(index));
   }
 
  private:
+  int32x4_t clamp(int32x4_t index) const { return vminq_s32(index, last_); }
+
   int32x4_t exact(float32x4_t x) const {
     const int32x2_t low = exact2(vcvt_f64_f32(vget_low_f32(x)), lo_, step_);
     return vcombine_s32(low, exact2(vcvt_high_f64_f32(x), lo_, step_));
   }
 
   float64x2_t lo_, step_;
-  float32x4_t lo32_, inv_, bins_;
+  float32x4_t lo32_, inv_below_, inv_above_;
   int32x4_t last_;
   bool estimate_;
 };

@@ -1,6 +1,5 @@
 #include "observe.h"
 
-#include <cmath>
 #include <cstring>
 
 #include "../isa.h"
@@ -28,7 +27,8 @@ Binning make_binning(float lo, float hi, int bins) {
   binning.step = width / bins;
   binning.bins = bins;
   binning.lo32 = lo;
-  binning.inv_step32 = static_cast<float>(1.0 / binning.step);
+  binning.inv_below = static_cast<float>((1.0 - 0x1p-22) / binning.step);
+  binning.inv_above = static_cast<float>((1.0 + 0x1p-22) / binning.step);
   binning.estimate = binning.step > 0x1p-100 && binning.step < 0x1p100;
   return binning;
 }

@@ -32,15 +32,15 @@ struct Binning {
   double step;
   int bins;
 
-  // A float32 estimate t = (x - lo) * inv_step has three roundings, so it is within 3 * 2^-24 * t of
-  // the quotient and truncates to the same index unless an integer lies closer to t than kEdge * t.
-  // Only there the float64 division is needed. `estimate` is false where float32 could overflow or
-  // lose digits to underflow.
+  // A float32 evaluation (x - lo) * inv has three roundings, so it is within 3 * 2^-24 of the exact
+  // quotient, relatively. With inv = (1 -+ 2^-22) / step it is surely below, or above, and where both
+  // truncate to the same index that is the index. Only the others need the float64 division.
+  // `estimate` is false where float32 could overflow or lose digits to underflow.
   float lo32;
-  float inv_step32;
+  float inv_below;
+  float inv_above;
   bool estimate;
 };
-constexpr float kEdge = 0x1p-22f;
 
 Binning make_binning(float lo, float hi, int bins);
 

@@ -53,23 +53,20 @@ class Binner {
  public:
   explicit Binner(const Binning& b)
       : lo_(_mm256_set1_pd(b.lo)), step_(_mm256_set1_pd(b.step)), lo32_(_mm256_set1_ps(b.lo32)),
-        inv_(_mm256_set1_ps(b.inv_step32)), bins_(_mm256_set1_ps(static_cast<float>(b.bins))),
+        inv_below_(_mm256_set1_ps(b.inv_below)), inv_above_(_mm256_set1_ps(b.inv_above)),
         last_(_mm256_set1_epi32(b.bins - 1)), estimate_(b.estimate) {}
 
   __m256i operator()(__m256 x) const {
-    const __m256 t = _mm256_mul_ps(_mm256_sub_ps(x, lo32_), inv_);
-    const __m256 r = _mm256_round_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m256 distance = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_sub_ps(t, r));
-    const __m256 edge = _mm256_mul_ps(t, _mm256_set1_ps(kEdge));
-    // The upper end of the last bin is no edge: both of its sides are that bin.
-    const __m256 inner = _mm256_cmp_ps(r, bins_, _CMP_LT_OQ);
-    const __m256 near = _mm256_and_ps(inner, _mm256_cmp_ps(distance, edge, _CMP_LT_OQ));
-    __m256i index = _mm256_cvttps_epi32(t);
-    if (__builtin_expect(_mm256_movemask_ps(near) != 0 || !estimate_, 0)) index = exact(x);
-    return _mm256_min_epi32(index, last_);
+    const __m256 offset = _mm256_sub_ps(x, lo32_);
+    const __m256i below = clamp(_mm256_cvttps_epi32(_mm256_mul_ps(offset, inv_below_)));
+    const __m256i above = clamp(_mm256_cvttps_epi32(_mm256_mul_ps(offset, inv_above_)));
+    const bool sure = _mm256_movemask_epi8(_mm256_cmpeq_epi32(below, above)) == -1 && estimate_;
+    return __builtin_expect(sure, 1) ? below : clamp(exact(x));
   }
 
  private:
+  __m256i clamp(__m256i index) const { return _mm256_min_epi32(index, last_); }
+
   __m256i exact(__m256 x) const {
     const __m128i low = exact4(_mm256_castps256_ps128(x), lo_, step_);
     const __m128i high = exact4(_mm256_extractf128_ps(x, 1), lo_, step_);
@@ -77,7 +74,7 @@ class Binner {
   }
 
   __m256d lo_, step_;
-  __m256 lo32_, inv_, bins_;
+  __m256 lo32_, inv_below_, inv_above_;
   __m256i last_;
   bool estimate_;
 };

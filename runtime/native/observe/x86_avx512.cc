@@ -33,23 +33,20 @@ class Binner {
  public:
   explicit Binner(const Binning& b)
       : lo_(_mm512_set1_pd(b.lo)), step_(_mm512_set1_pd(b.step)), lo32_(_mm512_set1_ps(b.lo32)),
-        inv_(_mm512_set1_ps(b.inv_step32)), bins_(_mm512_set1_ps(static_cast<float>(b.bins))),
+        inv_below_(_mm512_set1_ps(b.inv_below)), inv_above_(_mm512_set1_ps(b.inv_above)),
         last_(_mm512_set1_epi32(b.bins - 1)), estimate_(b.estimate) {}
 
   __m512i operator()(__m512 x) const {
-    const __m512 t = _mm512_mul_ps(_mm512_sub_ps(x, lo32_), inv_);
-    const __m512 r = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m512 distance = _mm512_abs_ps(_mm512_sub_ps(t, r));
-    const __m512 edge = _mm512_mul_ps(t, _mm512_set1_ps(kEdge));
-    // The upper end of the last bin is no edge: both of its sides are that bin.
-    const __mmask16 inner = _mm512_cmp_ps_mask(r, bins_, _CMP_LT_OQ);
-    const __mmask16 near = _mm512_mask_cmp_ps_mask(inner, distance, edge, _CMP_LT_OQ);
-    __m512i index = _mm512_cvttps_epi32(t);
-    if (__builtin_expect(near != 0 || !estimate_, 0)) index = exact(x);
-    return _mm512_min_epi32(index, last_);
+    const __m512 offset = _mm512_sub_ps(x, lo32_);
+    const __m512i below = clamp(_mm512_cvttps_epi32(_mm512_mul_ps(offset, inv_below_)));
+    const __m512i above = clamp(_mm512_cvttps_epi32(_mm512_mul_ps(offset, inv_above_)));
+    const bool sure = _mm512_cmpneq_epi32_mask(below, above) == 0 && estimate_;
+    return __builtin_expect(sure, 1) ? below : clamp(exact(x));
   }
 
  private:
+  __m512i clamp(__m512i index) const { return _mm512_min_epi32(index, last_); }
+
   __m512i exact(__m512 x) const {
     const __m256i low = exact8(_mm512_castps512_ps256(x), lo_, step_);
     const __m256i high = exact8(_mm512_extractf32x8_ps(x, 1), lo_, step_);
@@ -57,7 +54,7 @@ class Binner {
   }
 
   __m512d lo_, step_;
-  __m512 lo32_, inv_, bins_;
+  __m512 lo32_, inv_below_, inv_above_;
   __m512i last_;
   bool estimate_;
 };
