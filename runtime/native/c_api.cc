@@ -39,16 +39,22 @@ Config to_config(const lfx_observer_config& c) {
 
 ElementType to_type(int32_t type) {
   switch (type) {
-    case LFX_FLOAT32: return ElementType::kFloat32;
-    case LFX_FLOAT16: return ElementType::kFloat16;
-    case LFX_FLOAT64: return ElementType::kFloat64;
-    default: throw InvalidArgument("observers take float32, float16 and float64 only");
+    case LFX_FLOAT32:
+      return ElementType::kFloat32;
+    case LFX_FLOAT16:
+      return ElementType::kFloat16;
+    case LFX_FLOAT64:
+      return ElementType::kFloat64;
+    default:
+      throw InvalidArgument("observers take float32, float16 and float64 only");
   }
 }
 
 const observe::Kernels& to_kernels(const char* isa) {
   const observe::Kernels* kernels = observe::find_kernels(isa);
-  if (kernels == nullptr) throw InvalidArgument("this machine has no kernels '" + std::string(isa) + "'");
+  if (kernels == nullptr) {
+    throw InvalidArgument("this machine has no kernels '" + std::string(isa) + "'");
+  }
   return *kernels;
 }
 

@@ -48,11 +48,12 @@ typedef struct {
 
 /* Records one batch. `isa` forces a kernel set by name; null takes the best. */
 LFX_API int lfx_observer_update(const char* key, const lfx_observer_config* config, int32_t type,
-                                const void* data, const int64_t* dims, size_t rank, const char* isa);
+                                const void* data, const int64_t* dims, size_t rank,
+                                const char* isa);
 
-/* Reads the state; with kind = null when nothing was recorded. The arrays may be null; otherwise they
- * hold `channels` and `bins` elements as *state says on entry, and it is an error when the observer
- * has another number by now. */
+/* Reads the state; with kind = null when nothing was recorded. The arrays may be null; otherwise
+ * they hold `channels` and `bins` elements as *state says on entry, and it is an error when the
+ * observer has another number by now. */
 LFX_API int lfx_observer_read(const char* key, lfx_observer_state* state, float* channel_min,
                               float* channel_max, int64_t* histogram);
 

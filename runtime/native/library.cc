@@ -13,8 +13,8 @@ struct Domain {
   ort::CustomOpDomain* domain = nullptr;
 };
 
-// onnxruntime keeps pointers to the domain and its ops in every session, so there is one of each, and
-// it is never released.
+// onnxruntime keeps pointers to the domain and its ops in every session, so there is one of each,
+// and it is never released.
 ort::Status* make_domain(const void* const* table, Domain& made) {
   made.api = ort::Api::bind(table);
   ort::CustomOpDomain* domain = nullptr;

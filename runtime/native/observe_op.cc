@@ -88,7 +88,8 @@ class SessionThreads final : public observe::Parallel {
 class ObserveKernel {
  public:
   ObserveKernel(const ort::KernelInfo* info, ElementType type)
-      : type_(type), config_(read_config(info)),
+      : type_(type),
+        config_(read_config(info)),
         observer_(observe::acquire(string_attribute(info, "key"))) {
     observer_->check(config_);
   }

@@ -1,8 +1,8 @@
 // The part of onnxruntime's stable C ABI that a custom-op library needs.
 //
 // The onnxruntime wheels ship no headers, and a header pins a library to the version it came from.
-// The ABI itself is small and append-only: `OrtApi` is a table of function pointers whose order never
-// changes, so naming the slots that are called here is enough to run on every later version.
+// The ABI itself is small and append-only: `OrtApi` is a table of function pointers whose order
+// never changes, so naming the slots that are called here is enough to run on every later version.
 #pragma once
 
 #include <cstddef>
@@ -32,35 +32,35 @@ struct ApiBase {
 };
 
 // SLOT(index in OrtApi, name, result, arguments)
-#define LUCID_FX_ORT_SLOTS(SLOT)                                                                   \
-  SLOT(0, CreateStatus, Status*, (int code, const char* message))                                  \
-  SLOT(26, CreateCustomOpDomain, Status*, (const char* domain, CustomOpDomain** out))              \
-  SLOT(27, CustomOpDomain_Add, Status*, (CustomOpDomain * domain, const struct CustomOp* op))      \
-  SLOT(28, AddCustomOpDomain, Status*, (SessionOptions * options, CustomOpDomain * domain))        \
-  SLOT(51, GetTensorMutableData, Status*, (Value * value, void** out))                             \
-  SLOT(57, CreateTensorTypeAndShapeInfo, Status*, (TensorInfo * *out))                             \
-  SLOT(58, SetTensorElementType, Status*, (TensorInfo * info, int type))                           \
-  SLOT(59, SetDimensions, Status*, (TensorInfo * info, const int64_t* dims, size_t rank))          \
-  SLOT(61, GetDimensionsCount, Status*, (const TensorInfo* info, size_t* out))                     \
-  SLOT(62, GetDimensions, Status*, (const TensorInfo* info, int64_t* dims, size_t rank))           \
-  SLOT(65, GetTensorTypeAndShape, Status*, (const Value* value, TensorInfo** out))                 \
-  SLOT(85, KernelInfoGetAttribute_float, Status*,                                                  \
-       (const KernelInfo* info, const char* name, float* out))                                     \
-  SLOT(86, KernelInfoGetAttribute_int64, Status*,                                                  \
-       (const KernelInfo* info, const char* name, int64_t* out))                                   \
-  SLOT(87, KernelInfoGetAttribute_string, Status*,                                                 \
-       (const KernelInfo* info, const char* name, char* out, size_t* size))                        \
-  SLOT(90, KernelContext_GetInput, Status*,                                                        \
-       (const KernelContext* context, size_t index, const Value** out))                            \
-  SLOT(91, KernelContext_GetOutput, Status*,                                                       \
-       (KernelContext * context, size_t index, const int64_t* dims, size_t rank, Value** out))     \
-  SLOT(93, ReleaseStatus, void, (Status * status))                                                 \
-  SLOT(99, ReleaseTensorTypeAndShapeInfo, void, (TensorInfo * info))                               \
-  SLOT(101, ReleaseCustomOpDomain, void, (CustomOpDomain * domain))                                \
-  SLOT(270, ShapeInferContext_SetOutputTypeShape, Status*,                                         \
-       (const ShapeInferContext* context, size_t index, const TensorInfo* info))                   \
-  SLOT(274, KernelContext_ParallelFor, Status*,                                                    \
-       (const KernelContext* context, void (*task)(void* argument, size_t index), size_t tasks,    \
+#define LUCID_FX_ORT_SLOTS(SLOT)                                                                \
+  SLOT(0, CreateStatus, Status*, (int code, const char* message))                               \
+  SLOT(26, CreateCustomOpDomain, Status*, (const char* domain, CustomOpDomain** out))           \
+  SLOT(27, CustomOpDomain_Add, Status*, (CustomOpDomain * domain, const struct CustomOp* op))   \
+  SLOT(28, AddCustomOpDomain, Status*, (SessionOptions * options, CustomOpDomain * domain))     \
+  SLOT(51, GetTensorMutableData, Status*, (Value * value, void** out))                          \
+  SLOT(57, CreateTensorTypeAndShapeInfo, Status*, (TensorInfo * *out))                          \
+  SLOT(58, SetTensorElementType, Status*, (TensorInfo * info, int type))                        \
+  SLOT(59, SetDimensions, Status*, (TensorInfo * info, const int64_t* dims, size_t rank))       \
+  SLOT(61, GetDimensionsCount, Status*, (const TensorInfo* info, size_t* out))                  \
+  SLOT(62, GetDimensions, Status*, (const TensorInfo* info, int64_t* dims, size_t rank))        \
+  SLOT(65, GetTensorTypeAndShape, Status*, (const Value* value, TensorInfo** out))              \
+  SLOT(85, KernelInfoGetAttribute_float, Status*,                                               \
+       (const KernelInfo* info, const char* name, float* out))                                  \
+  SLOT(86, KernelInfoGetAttribute_int64, Status*,                                               \
+       (const KernelInfo* info, const char* name, int64_t* out))                                \
+  SLOT(87, KernelInfoGetAttribute_string, Status*,                                              \
+       (const KernelInfo* info, const char* name, char* out, size_t* size))                     \
+  SLOT(90, KernelContext_GetInput, Status*,                                                     \
+       (const KernelContext* context, size_t index, const Value** out))                         \
+  SLOT(91, KernelContext_GetOutput, Status*,                                                    \
+       (KernelContext * context, size_t index, const int64_t* dims, size_t rank, Value** out))  \
+  SLOT(93, ReleaseStatus, void, (Status * status))                                              \
+  SLOT(99, ReleaseTensorTypeAndShapeInfo, void, (TensorInfo * info))                            \
+  SLOT(101, ReleaseCustomOpDomain, void, (CustomOpDomain * domain))                             \
+  SLOT(270, ShapeInferContext_SetOutputTypeShape, Status*,                                      \
+       (const ShapeInferContext* context, size_t index, const TensorInfo* info))                \
+  SLOT(274, KernelContext_ParallelFor, Status*,                                                 \
+       (const KernelContext* context, void (*task)(void* argument, size_t index), size_t tasks, \
         size_t batches, void* argument))
 
 // The slots above as typed function pointers, copied out of the table once per registration.

@@ -8,8 +8,8 @@ namespace {
 
 constexpr size_t kLanes = 4;
 
-// minnm and maxnm return the number when one operand is NaN: a NaN never enters the accumulator, and
-// only has to be noticed.
+// minnm and maxnm return the number when one operand is NaN: a NaN never enters the accumulator,
+// and only has to be noticed.
 struct Range {
   float32x4_t min, max;
   void add(float32x4_t v) {
@@ -40,9 +40,13 @@ inline int32x2_t exact2(float64x2_t x, float64x2_t lo, float64x2_t step) {
 class Binner {
  public:
   explicit Binner(const Binning& b)
-      : lo_(vdupq_n_f64(b.lo)), step_(vdupq_n_f64(b.step)), lo32_(vdupq_n_f32(b.lo32)),
-        inv_below_(vdupq_n_f32(b.inv_below)), inv_above_(vdupq_n_f32(b.inv_above)),
-        last_(vdupq_n_s32(b.bins - 1)), estimate_(b.estimate) {}
+      : lo_(vdupq_n_f64(b.lo)),
+        step_(vdupq_n_f64(b.step)),
+        lo32_(vdupq_n_f32(b.lo32)),
+        inv_below_(vdupq_n_f32(b.inv_below)),
+        inv_above_(vdupq_n_f32(b.inv_above)),
+        last_(vdupq_n_s32(b.bins - 1)),
+        estimate_(b.estimate) {}
 
   uint16x4_t operator()(float32x4_t x) const {
     const float32x4_t offset = vsubq_f32(x, lo32_);
@@ -123,7 +127,7 @@ size_t bin_indices_neon(const float* x, size_t n, const Binning& binning, uint16
   for (; i + kLanes <= n; i += kLanes) {
     const float32x4_t v = vld1q_f32(x + i);
     vst1_u16(out, bin(v));
-    // Without a compressing shuffle only whole vectors of zeros are left out: the next one overwrites.
+    // Only whole vectors of zeros are left out, by letting the next one overwrite them.
     const uint32x4_t zero = vceqzq_f32(v);
     out += vminvq_u32(zero) != 0 ? 0 : kLanes;
   }

@@ -16,14 +16,14 @@ template <class Body>
 void parallel_for(const Parallel& parallel, size_t tasks, Body&& body) {
   if (tasks == 1) return body(0);
   using Plain = std::remove_reference_t<Body>;
-  parallel.run(
-      tasks, [](void* argument, size_t i) { (*static_cast<Plain*>(argument))(i); }, &body);
+  parallel.run(tasks, [](void* argument, size_t i) { (*static_cast<Plain*>(argument))(i); }, &body);
 }
 
-// Calls body(const float* x, size_t n) for consecutive blocks of the elements [begin, end). A float32
-// tensor is one block, in place.
+// Calls body(const float* x, size_t n) for consecutive blocks of the elements [begin, end). A
+// float32 tensor is one block, in place.
 template <class Body>
-void for_each_block(const Kernels& kernels, const Tensor& x, size_t begin, size_t end, Body&& body) {
+void for_each_block(const Kernels& kernels, const Tensor& x, size_t begin, size_t end,
+                    Body&& body) {
   if (x.type == ElementType::kFloat32) {
     return body(static_cast<const float*>(x.data) + begin, end - begin);
   }

@@ -2,8 +2,8 @@
 //
 // The counter increments, one read-modify-write per element, are the bottleneck. Zeros are left out
 // of it. When other neighbours fall in one bin (a saturated softmax) each has to wait for the store
-// before it: four counter tables used in turn hide that wait for any data. Counters of 16 bits keep the
-// four in the first-level cache; a task is too small to overflow one.
+// before it: four counter tables used in turn hide that wait for any data. Counters of 16 bits keep
+// the four in the first-level cache; a task is too small to overflow one.
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -69,8 +69,8 @@ size_t keep_finite(const float* x, size_t n, float* y) {
   return kept;
 }
 
-// Calls body(const uint16_t* index, size_t n, size_t zeros) for blocks of the elements [begin, end):
-// the bins of n finite elements, and how many zeros were left out of them.
+// Calls body(const uint16_t* index, size_t n, size_t zeros) for blocks of the elements [begin,
+// end): the bins of n finite elements, and how many zeros were left out of them.
 template <class Body>
 void for_each_index(const Kernels& kernels, const Tensor& x, size_t begin, size_t end,
                     const Binning& binning, bool all_finite, Body&& body) {

@@ -14,9 +14,7 @@ constexpr Kernels kKernels[] = {
 #undef LUCID_FX_OBSERVE_KERNELS
 };
 
-bool runs_here(const Kernels& kernels) {
-  return (kernels.needs & cpu_features()) == kernels.needs;
-}
+bool runs_here(const Kernels& kernels) { return (kernels.needs & cpu_features()) == kernels.needs; }
 
 }  // namespace
 

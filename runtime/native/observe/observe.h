@@ -5,11 +5,11 @@
 //   bin_indices  min(trunc((x_i - lo) / step), bins - 1), evaluated in float64, of every x_i != 0
 //   from_half    IEEE binary16 to float32
 //
-// scalar.cc is the definition: every other file must give the same bits. kernels.inc lists the files.
+// scalar.cc is the definition: every other file of kernels.inc must give the same bits.
 //
-// Files under this header are compiled with their own -m flags. It therefore holds no inline function
-// and includes nothing that does: an inline function compiled for AVX-512 could be the copy that the
-// linker keeps for everybody.
+// Files under this header are compiled with their own -m flags. It therefore holds no inline
+// function and includes nothing that does: an inline function compiled for AVX-512 could be the
+// copy that the linker keeps for everybody.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace lucid_fx::observe {
 
-// Without any element: (+inf, -inf, finite). When not finite, min and max mean nothing. A zero is +0.
+// Without any element: (+inf, -inf, true). When not finite, min and max mean nothing. Zeros are +0.
 struct Extent {
   float min;
   float max;
@@ -33,8 +33,8 @@ struct Binning {
   int bins;
 
   // A float32 evaluation (x - lo) * inv has three roundings, so it is within 3 * 2^-24 of the exact
-  // quotient, relatively. With inv = (1 -+ 2^-22) / step it is surely below, or above, and where both
-  // truncate to the same index that is the index. Only the others need the float64 division.
+  // quotient, relatively. With inv = (1 -+ 2^-22) / step it is surely below, or above, and where
+  // both truncate to the same index that is the index. Only the others need the float64 division.
   // `estimate` is false where float32 could overflow or lose digits to underflow.
   float lo32;
   float inv_below;
@@ -50,8 +50,8 @@ struct Kernels {
   Extent (*extent)(const float* x, size_t n);
   void (*columns)(const float* x, size_t rows, size_t width, float* min, float* max);
   // Zeros are half of the data after a ReLU and all go to one bin, so they are not worth an index
-  // each. Writes the others' indices in order and returns how many; a kernel may write more of them,
-  // for zeros, but never past index[n - 1].
+  // each. Writes the others' indices in order and returns how many; a kernel may write more of
+  // them, for zeros, but never past index[n - 1].
   size_t (*bin_indices)(const float* x, size_t n, const Binning& binning, uint16_t* index);
   void (*from_half)(const uint16_t* x, size_t n, float* y);
 };
@@ -66,9 +66,9 @@ KernelList all_kernels();
 // The best set this machine runs, or the named one; null when it is unknown or cannot run here.
 const Kernels* find_kernels(const char* name = nullptr);
 
-#define LUCID_FX_OBSERVE_KERNELS(needs, isa)                                              \
-  Extent extent_##isa(const float* x, size_t n);                                          \
-  void columns_##isa(const float* x, size_t rows, size_t width, float* min, float* max);  \
+#define LUCID_FX_OBSERVE_KERNELS(needs, isa)                                                   \
+  Extent extent_##isa(const float* x, size_t n);                                               \
+  void columns_##isa(const float* x, size_t rows, size_t width, float* min, float* max);       \
   size_t bin_indices_##isa(const float* x, size_t n, const Binning& binning, uint16_t* index); \
   void from_half_##isa(const uint16_t* x, size_t n, float* y);
 #include "kernels.inc"

@@ -33,7 +33,8 @@ float bin_width(float lo, float hi, size_t bins) {
 }
 
 // Moves every old bin's count as a whole to the new bin that holds the old bin's centre:
-//   centre_i = old_lo + (i + 1/2) * old_width,  j = trunc(clip((centre_i - new_lo) / new_width, 0, bins - 1))
+//   centre_i = old_lo + (i + 1/2) * old_width
+//   j = trunc(clip((centre_i - new_lo) / new_width, 0, bins - 1))
 // in float32 throughout.
 void rebin(std::vector<int64_t>& counts, float old_lo, float old_hi, float new_lo, float new_hi) {
   static thread_local std::vector<int64_t> moved;

@@ -1,7 +1,7 @@
-// Passes over one whole tensor: blocks, threads and odd element types around the kernels of observe.h.
+// Passes over one whole tensor: blocks, threads and other element types around the kernels.
 //
-// A tensor is cut into tasks of a fixed size, never by the number of threads, and the partial results
-// are minima, maxima and integer counts, so that any schedule gives the same bits.
+// A tensor is cut into tasks of a fixed size, never by the number of threads, and the partial
+// results are minima, maxima and integer counts, so that any schedule gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -63,10 +63,10 @@ struct Layout {
 
 Summary summarize(const Machine& machine, const Tensor& x);
 
-// The same, and the range per channel into min and max (`channels` floats each). A channel without a
-// finite element gets (+inf, -inf).
-Summary summarize_channels(const Machine& machine, const Tensor& x, const Layout& layout, float* min,
-                           float* max);
+// The same, and the range per channel into min and max (`channels` floats each). A channel without
+// a finite element gets (+inf, -inf).
+Summary summarize_channels(const Machine& machine, const Tensor& x, const Layout& layout,
+                           float* min, float* max);
 
 // Adds the finite elements of x, all of which must lie in the binned range, to `counts`.
 void count(const Machine& machine, const Tensor& x, const Binning& binning, bool all_finite,

@@ -73,7 +73,7 @@ Summary summarize_rows(const Machine& machine, const Tensor& x, const Layout& la
   return total;
 }
 
-// Per-column ranges of [rows, width] cells, thread-local: allocated once per thread, hot in its cache.
+// Per-column ranges of [rows, width] cells. Thread-local: allocated once, hot in the cache.
 struct Columns {
   std::vector<float> min, max;
 
@@ -101,7 +101,7 @@ struct Columns {
   }
 };
 
-// Channels are innermost or nearly so: reduce over rows of channels * inner columns, then over inner.
+// Channels are innermost or nearly so: reduce rows of channels * inner columns, then over inner.
 Summary summarize_columns(const Machine& machine, const Tensor& x, const Layout& layout, float* min,
                           float* max) {
   const size_t width = layout.channels * layout.inner;
@@ -152,13 +152,12 @@ Summary summarize(const Machine& machine, const Tensor& x) {
   return total;
 }
 
-Summary summarize_channels(const Machine& machine, const Tensor& x, const Layout& layout, float* min,
-                           float* max) {
+Summary summarize_channels(const Machine& machine, const Tensor& x, const Layout& layout,
+                           float* min, float* max) {
   std::fill_n(min, layout.channels, __builtin_inff());
   std::fill_n(max, layout.channels, -__builtin_inff());
-  const Summary total = layout.inner < kShortRow
-                            ? summarize_columns(machine, x, layout, min, max)
-                            : summarize_rows(machine, x, layout, min, max);
+  const Summary total = layout.inner < kShortRow ? summarize_columns(machine, x, layout, min, max)
+                                                 : summarize_rows(machine, x, layout, min, max);
   for (size_t c = 0; c < layout.channels; ++c) {  // as in `extent`: a zero is +0
     min[c] += 0.0f;
     max[c] += 0.0f;

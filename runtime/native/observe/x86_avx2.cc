@@ -8,8 +8,8 @@ namespace {
 
 constexpr size_t kLanes = 8;
 
-// min_ps and max_ps return their second operand when either is NaN: with the accumulator second a NaN
-// never enters it, and only has to be noticed.
+// min_ps and max_ps return their second operand when either is NaN: with the accumulator second a
+// NaN never enters it, and only has to be noticed.
 struct Range {
   __m256 min, max;
   void add(__m256 v) {
@@ -52,9 +52,13 @@ inline __m128i exact4(__m128 x, __m256d lo, __m256d step) {
 class Binner {
  public:
   explicit Binner(const Binning& b)
-      : lo_(_mm256_set1_pd(b.lo)), step_(_mm256_set1_pd(b.step)), lo32_(_mm256_set1_ps(b.lo32)),
-        inv_below_(_mm256_set1_ps(b.inv_below)), inv_above_(_mm256_set1_ps(b.inv_above)),
-        last_(_mm256_set1_epi32(b.bins - 1)), estimate_(b.estimate) {}
+      : lo_(_mm256_set1_pd(b.lo)),
+        step_(_mm256_set1_pd(b.step)),
+        lo32_(_mm256_set1_ps(b.lo32)),
+        inv_below_(_mm256_set1_ps(b.inv_below)),
+        inv_above_(_mm256_set1_ps(b.inv_above)),
+        last_(_mm256_set1_epi32(b.bins - 1)),
+        estimate_(b.estimate) {}
 
   __m256i operator()(__m256 x) const {
     const __m256 offset = _mm256_sub_ps(x, lo32_);
@@ -130,8 +134,10 @@ Extent extent_avx2(const float* x, size_t n) {
     r[0].add(v);
     nan = _mm256_or_ps(nan, any_nan(v, v));
   }
-  const __m256 min = _mm256_min_ps(_mm256_min_ps(r[0].min, r[1].min), _mm256_min_ps(r[2].min, r[3].min));
-  const __m256 max = _mm256_max_ps(_mm256_max_ps(r[0].max, r[1].max), _mm256_max_ps(r[2].max, r[3].max));
+  const __m256 min =
+      _mm256_min_ps(_mm256_min_ps(r[0].min, r[1].min), _mm256_min_ps(r[2].min, r[3].min));
+  const __m256 max =
+      _mm256_max_ps(_mm256_max_ps(r[0].max, r[1].max), _mm256_max_ps(r[2].max, r[3].max));
   Extent e{reduce_min(min) + 0.0f, reduce_max(max) + 0.0f, true};
   const bool numbers = _mm256_movemask_ps(nan) == 0;
   e.finite = n == 0 || (numbers && e.min > -__builtin_inff() && e.max < __builtin_inff());

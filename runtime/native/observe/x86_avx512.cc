@@ -12,8 +12,8 @@ inline __mmask16 first_lanes(size_t n) {
   return static_cast<__mmask16>(n >= kLanes ? 0xffffu : (1u << n) - 1u);
 }
 
-// min_ps and max_ps return their second operand when either is NaN: with the accumulator second a NaN
-// never enters it, and only has to be noticed.
+// min_ps and max_ps return their second operand when either is NaN: with the accumulator second a
+// NaN never enters it, and only has to be noticed.
 struct Range {
   __m512 min, max;
   void add(__m512 v) {
@@ -32,9 +32,13 @@ inline __m256i exact8(__m256 x, __m512d lo, __m512d step) {
 class Binner {
  public:
   explicit Binner(const Binning& b)
-      : lo_(_mm512_set1_pd(b.lo)), step_(_mm512_set1_pd(b.step)), lo32_(_mm512_set1_ps(b.lo32)),
-        inv_below_(_mm512_set1_ps(b.inv_below)), inv_above_(_mm512_set1_ps(b.inv_above)),
-        last_(_mm512_set1_epi32(b.bins - 1)), estimate_(b.estimate) {}
+      : lo_(_mm512_set1_pd(b.lo)),
+        step_(_mm512_set1_pd(b.step)),
+        lo32_(_mm512_set1_ps(b.lo32)),
+        inv_below_(_mm512_set1_ps(b.inv_below)),
+        inv_above_(_mm512_set1_ps(b.inv_above)),
+        last_(_mm512_set1_epi32(b.bins - 1)),
+        estimate_(b.estimate) {}
 
   __m512i operator()(__m512 x) const {
     const __m512 offset = _mm512_sub_ps(x, lo32_);
@@ -81,8 +85,10 @@ Extent extent_avx512(const float* x, size_t n) {
     r[0].add(v);
     nan |= any_nan(v, v);
   }
-  const __m512 min = _mm512_min_ps(_mm512_min_ps(r[0].min, r[1].min), _mm512_min_ps(r[2].min, r[3].min));
-  const __m512 max = _mm512_max_ps(_mm512_max_ps(r[0].max, r[1].max), _mm512_max_ps(r[2].max, r[3].max));
+  const __m512 min =
+      _mm512_min_ps(_mm512_min_ps(r[0].min, r[1].min), _mm512_min_ps(r[2].min, r[3].min));
+  const __m512 max =
+      _mm512_max_ps(_mm512_max_ps(r[0].max, r[1].max), _mm512_max_ps(r[2].max, r[3].max));
   Extent e{_mm512_reduce_min_ps(min) + 0.0f, _mm512_reduce_max_ps(max) + 0.0f, true};
   e.finite = n == 0 || (nan == 0 && e.min > -__builtin_inff() && e.max < __builtin_inff());
   return e;
