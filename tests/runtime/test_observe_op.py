@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import re
+import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from native_build import native
+from native_build import SOURCE, native
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
@@ -246,3 +252,58 @@ def test_a_wrong_shape_fails_the_run_and_records_nothing() -> None:
         with pytest.raises(Exception, match=KEY):
             run(s, batch(*shape))
     assert state().batches == 1
+
+
+def test_runs_of_many_threads_all_count() -> None:
+    sessions = [tapped(kind="histogram"), tapped(kind="histogram", threads=2)]
+    x = batch(2, 40_000)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: run(sessions[i % 2], x * (1 + i % 3)), range(60)))
+    found = state()
+    assert found.histogram is not None
+    assert (found.batches, found.histogram.sum()) == (60, 60 * x.size)
+    assert (found.min_val, found.max_val) == (-3 * x.max(), -3 * x.min())
+
+
+def test_an_older_onnxruntime_gets_a_status_that_says_so() -> None:
+    said: list[bytes] = []
+    create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)(
+        lambda _, text: said.append(text) or 1
+    )
+    table = (ctypes.c_void_p * 1)(ctypes.cast(create, ctypes.c_void_p))
+    get_api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(
+        lambda version: ctypes.addressof(table) if version < 18 else None
+    )
+    base = (ctypes.c_void_p * 2)(ctypes.cast(get_api, ctypes.c_void_p), None)
+    register = ctypes.CDLL(str(LIBRARY.path)).RegisterCustomOps
+    register.restype = ctypes.c_void_p
+    assert register(None, base) == 1
+    assert said == [b"the lucid_fx library needs onnxruntime 1.18 or newer"]
+
+
+ABI_CHECK = """
+#include <onnxruntime_c_api.h>
+#include "ort_abi.h"
+#define SAME_SLOT(index, name, result, arguments) \\
+  static_assert(offsetof(OrtApi, name) == index * sizeof(void*), #name);
+LUCID_FX_ORT_SLOTS(SAME_SLOT)
+#define SAME_FIELD(name) \\
+  static_assert(offsetof(OrtCustomOp, name) == offsetof(lucid_fx::ort::CustomOp, name), #name);
+"""
+
+
+def test_abi_is_that_of_the_official_header(tmp_path: Path) -> None:
+    """Where one is installed; ``ORT_INCLUDE`` names another place."""
+    places = [os.environ.get("ORT_INCLUDE", ""), "/usr/include/onnxruntime", "/usr/include"]
+    header = next((p for p in places if Path(p, "onnxruntime_c_api.h").is_file()), None)
+    if header is None:
+        pytest.skip("no onnxruntime header on this machine")
+    ours = (SOURCE / "native" / "ort_abi.h").read_text()
+    struct = ours[ours.index("struct CustomOp {") :]
+    fields = ["version", *re.findall(r"\(\*(\w+)\)", struct)]
+    assert len(fields) == 26
+    source = tmp_path / "check.cc"
+    source.write_text(ABI_CHECK + "\n".join(f"SAME_FIELD({name})" for name in fields))
+    includes = [f"-I{header}", f"-I{SOURCE / 'native'}"]
+    command = ["c++", "-std=c++17", "-fsyntax-only", *includes, str(source)]
+    subprocess.run(command, check=True)
