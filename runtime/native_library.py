@@ -295,8 +295,11 @@ def cpu_isa() -> str:
     One of scalar, avx2, avxvnni, avx512, avx512vnni, neon, neondot. On ``avx2`` and ``avx512``
     (no VNNI) sums of two 8-bit products saturate at 16 bits.
     """
-    library = load()
-    return library.cpu_isa() if library is not None else python_cpu_isa()
+    try:
+        library = load()
+    except NativeLibraryError:  # whoever needs the library itself will report it
+        library = None
+    return python_cpu_isa() if library is None else library.cpu_isa()
 
 
 def python_cpu_isa() -> str:

@@ -400,11 +400,17 @@ def test_mistakes_are_named_and_record_nothing(library: NativeLibrary) -> None:
     same(before, after)
 
 
-def test_a_library_that_cannot_be_used_says_so(tmp_path: Path) -> None:
+def test_a_library_that_cannot_be_used_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = tmp_path / "liblucid_fx.so"
     broken.write_text("not a library")
     with pytest.raises(NativeLibraryError, match="cannot be loaded"):
         NativeLibrary(broken)
+    monkeypatch.setenv("LUCID_FX_LIBRARY", str(broken))
+    native_library.load.cache_clear()
+    assert native_library.cpu_isa() == LIBRARY.cpu_isa()
+    native_library.load.cache_clear()
 
 
 def test_path_override_and_absence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
