@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from lucid_fx.errors import CalibrationError, LucidFxWarning
 from lucid_fx.graph_module import Feed, GraphModule, clone_model
@@ -15,9 +16,20 @@ from lucid_fx.ir.walk import nodes
 from lucid_fx.ops.row import OutputGrid
 from lucid_fx.ops.table import find_row
 from lucid_fx.passes.choose_integer_regions import Plan, grid_root, real_values
+from lucid_fx.passes.equalization_sites import Site, find_sites
+from lucid_fx.passes.equalize_channels import channel_factors
 from lucid_fx.passes.insert_observers import InsertObservers
 from lucid_fx.passes.pipeline import run_pipeline
-from lucid_fx.quantization import ObserverBase, QConfig, QParams, per_tensor_affine, quint8
+from lucid_fx.quantization import (
+    MinMaxObserver,
+    ObserverBase,
+    PerChannelMinMaxObserver,
+    QConfig,
+    QParams,
+    per_channel_affine,
+    per_tensor_affine,
+    quint8,
+)
 from lucid_fx.runtime.native_library import NativeLibrary, ObserverState, load
 from lucid_fx.target import Target
 
@@ -33,6 +45,7 @@ class PreparedModule(GraphModule):
         recipes: node name → recipe, None for float.
         target: where the result will run.
         shapes: shapes of one sample, by value.
+        equalize: even out channel ranges where the weights can undo it.
     """
 
     def __init__(
@@ -42,6 +55,8 @@ class PreparedModule(GraphModule):
         recipes: dict[str, QConfig | None],
         target: Target,
         shapes: dict[str, tuple[int, ...]] | None = None,
+        *,
+        equalize: bool = True,
     ) -> None:
         self.float_model, self.plan, self.recipes, self.target = model, plan, recipes, target
         self.shapes = shapes or {}
@@ -51,9 +66,30 @@ class PreparedModule(GraphModule):
             recipe = recipes.get(governs)
             assert recipe is not None
             self.observers[value] = recipe.activation()
+        self.sites = self._sites() if equalize else []
+        for site in self.sites:
+            for value in (site.value, *site.between):
+                self.observers[value.name or ""] = PerChannelMinMaxObserver(
+                    site.axis, per_channel_affine, quint8
+                )
         self.native: NativeLibrary | None = load()
         self.samples = 0
         super().__init__(self._observed_model())
+
+    def _sites(self) -> list[Site]:
+        """Where channels can be evened out: all readers have integer weights."""
+        weighted = self.plan.integer | self.plan.dynamic
+        return [
+            site
+            for site in find_sites(self.float_model)
+            if all(reader.name in weighted for reader in site.readers)
+        ]
+
+    def factors(self) -> dict[str, NDArray[Any]]:
+        """Channel factors of each site, from the statistics."""
+        ranges = {v: o.range() for v, o in self.observers.items() if o.ch_axis is not None}
+        found = {s.value.name or "": channel_factors(s, ranges) for s in self.sites}
+        return {value: factor for value, factor in found.items() if factor is not None}
 
     def _native_values(self) -> dict[str, ObserverBase]:
         if self.native is None:
@@ -144,12 +180,17 @@ class PreparedModule(GraphModule):
         Raises:
             CalibrationError: no data was seen at all.
         """
-        if not self.samples and self.plan.integer:
+        if not self.samples and self.observers:
             raise CalibrationError(
                 "the prepared model has seen no data", hint="run calibrate, or call it on samples"
             )
         self._take_states()
-        roots = {v: _safe_qparams(v, o) for v, o in self.observers.items()}
+        roots = {v: _safe_qparams(o) for v, o in self.observers.items() if o.ch_axis is None}
+        factors = self.factors()
+        for site in self.sites:
+            for value in (site.value, *site.between):
+                observer = self.observers[value.name or ""]
+                roots[value.name or ""] = _even_qparams(observer, factors.get(site.value.name or ""))
         grids: dict[str, QParams] = {}
         for value in real_values(self.float_model):
             grid = self._grid(value, roots)
@@ -194,12 +235,21 @@ class PreparedModule(GraphModule):
         return {name: recipe.weight for name, recipe in self.recipes.items() if recipe is not None}
 
 
-def _safe_qparams(value: str, observer: ObserverBase) -> QParams:
+def _safe_qparams(observer: ObserverBase) -> QParams:
     """The grid of an observer; a range of zero width becomes [0, 1], where any step is right."""
     found = observer.qparams()
     if np.all(found.scale > observer.eps):
         return found
+    scale = np.where(found.scale > observer.eps, found.scale, np.float32(1 / 255))
     return QParams(
-        np.where(found.scale > observer.eps, found.scale, np.float32(1 / 255)).astype(np.float32),
-        found.zero_point, found.qscheme, found.qdtype, found.ch_axis,
-    )  # fmt: skip
+        scale.astype(np.float32), found.zero_point, found.qscheme, found.qdtype, found.ch_axis
+    )
+
+
+def _even_qparams(observer: ObserverBase, factor: NDArray[Any] | None) -> QParams:
+    """One grid for all channels of a per-channel observer, after they were divided."""
+    low, high = observer.range()
+    factor = np.ones(1) if factor is None else factor
+    whole = MinMaxObserver(per_tensor_affine, quint8)
+    whole.forward(np.stack([low / factor, high / factor]))
+    return _safe_qparams(whole)

@@ -20,6 +20,7 @@ from lucid_fx.passes.absorb_activation_range import AbsorbActivationRange
 from lucid_fx.passes.assign_channels_last import AssignChannelsLast
 from lucid_fx.passes.choose_integer_regions import Plan, choose_integer_regions
 from lucid_fx.passes.eliminate_dead import EliminateDead
+from lucid_fx.passes.equalize_channels import EqualizeChannels
 from lucid_fx.passes.insert_qdq import InsertQDQ
 from lucid_fx.passes.lower_to_qlinear import LowerToQLinear
 from lucid_fx.passes.pad_depthwise_channels import PadDepthwiseChannels
@@ -164,7 +165,9 @@ def _convert_passes(
 ) -> tuple[GraphPass, ...]:
     plan, target, weights = prepared.plan, prepared.target, prepared.weight_factories()
     reference: tuple[GraphPass, ...] = (
-        # first: a Relu between Conv and Q would keep the Conv in float
+        # first: its sites are those of the float graph that was observed
+        EqualizeChannels(prepared.factors()),
+        # a Relu between Conv and Q would keep the Conv in float
         AbsorbActivationRange(plan.absorbed),
         # before weights become codes: the kernels want whole vectors of channels
         PadDepthwiseChannels(plan.integer, target.depthwise_width),
