@@ -7,7 +7,6 @@ Exit status: 0 success, 1 internal error, 2 bad usage or bad input (one line on 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import traceback
@@ -38,7 +37,7 @@ from lucid_fx.cli_options import (
 )
 from lucid_fx.demo import demo_text, run_demo
 from lucid_fx.errors import LucidFxError, LucidFxWarning
-from lucid_fx.inspecting import inspect_model, inspect_text
+from lucid_fx.inspecting import inspect_json, inspect_model, inspect_text
 from lucid_fx.quantize_file import NotQuantizedError, check_outputs, quantize_file
 from lucid_fx.recipe import Recipe, read_recipe
 from lucid_fx.runtime.native_library import cpu_isa, load
@@ -131,7 +130,7 @@ def inspect_command(
 ) -> None:
     """Show what is in a model: interface, ops, sizes, quantization grids, ledger."""
     report = inspect_model(model)
-    typer.echo(json.dumps(report, indent=1) if as_json else inspect_text(report))
+    typer.echo(inspect_json(report) if as_json else inspect_text(report))
 
 
 @app.command("demo")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -179,6 +181,19 @@ def inspect_text(report: dict[str, Any], rows: int = ROWS_SHOWN) -> str:
     return "\n".join(lines + _grids_text(report["grids"], rows) + _ledger_text(report, rows))
 
 
+def inspect_json(report: dict[str, Any]) -> str:
+    """The report of `inspect_model` as JSON; numbers that are not finite become text."""
+    return json.dumps(_json_safe(report), indent=1, allow_nan=False)
+
+
+def _json_safe(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _json_safe(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_json_safe(value) for value in data]
+    return str(data) if isinstance(data, float) and not math.isfinite(data) else data
+
+
 def _grids_text(grids: list[dict[str, Any]], rows: int) -> list[str]:
     if not grids:
         return ["", "grids: none, the model holds no quantized tensors"]
@@ -214,8 +229,13 @@ def _shape(dims: list[int | str] | None) -> str:
     return "shape unknown" if dims is None else f"[{', '.join(map(str, dims))}]"
 
 
+def _shortened(cell: str, width: int = 60) -> str:
+    """The end of a long name, which tells most."""
+    return cell if len(cell) <= width else "…" + cell[1 - width :]
+
+
 def _table(cells: list[list[str]], rows: int) -> list[str]:
-    shown = cells[:rows]
+    shown = [[*map(_shortened, row[:-1]), row[-1]] for row in cells[:rows]]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines = [
         "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()

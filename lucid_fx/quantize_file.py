@@ -15,13 +15,15 @@ from lucid_fx.inspecting import stored_bytes
 from lucid_fx.ir.ledger import LedgerEntry
 from lucid_fx.ir.provenance import origins
 from lucid_fx.ir.walk import input_at, is_constant, nodes
-from lucid_fx.ops.table import find_row
+from lucid_fx.ops.table import ROWS, find_row
 from lucid_fx.prepared import PreparedModule
 from lucid_fx.recipe import Recipe
 from lucid_fx.runtime.native_library import cpu_isa
 from lucid_fx.target import find_target
 from lucid_fx.tracing import trace
 from lucid_fx.workflow import Progress, calibrate, convert_fx, prepare_fx
+
+_WEIGHTED = {row.op_type for row in ROWS if row.weight is not None}
 
 
 class NotQuantizedError(LucidFxError):
@@ -100,10 +102,9 @@ def not_quantized(prepared: PreparedModule, module: GraphModule) -> list[LedgerE
         if prepared.recipes.get(node.name or "") is None:
             continue
         for name in origins(node):
-            if name not in module.ledger or module.ledger[name].op_type != node.op_type:
-                continue
-            if module.ledger[name].status != "quantized":
-                found[name] = module.ledger[name]
+            entry = module.ledger[name] if name in module.ledger else None  # noqa: SIM401
+            if entry and entry.op_type in _WEIGHTED and entry.status != "quantized":
+                found[name] = entry
     return list(found.values())
 
 

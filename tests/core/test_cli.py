@@ -356,6 +356,15 @@ class TestInspect:
         assert printed.status == 0
         assert "computed" in printed.out
 
+    def test_a_grid_that_is_not_finite_is_still_json(self, run: Run, folder: Path) -> None:
+        body = "q = QuantizeLinear (x, s) y = DequantizeLinear (q, s)"
+        path = write_model(folder, body, "N", s=())
+        model = onnx.load(path)
+        model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.float32(np.inf), "s"))
+        onnx.save(model, path)
+        report = json.loads(run("inspect", path, "--json").out, parse_constant=pytest.fail)
+        assert [grid["scale"] for grid in report["grids"]] == [["inf"]]
+
     def test_a_damaged_ledger_is_a_note(self, run: Run, folder: Path) -> None:
         model = onnx.load("m.onnx")
         model.metadata_props.add(key="lucid_fx.ledger", value="{")
