@@ -14,7 +14,7 @@ from lucid_fx.errors import CalibrationError, LucidFxWarning
 from lucid_fx.graph_module import Feed, GraphModule, clone_model
 from lucid_fx.ir.walk import nodes
 from lucid_fx.ops.row import OutputGrid
-from lucid_fx.ops.table import find_row
+from lucid_fx.ops.table import find_row, needed_range
 from lucid_fx.passes.choose_integer_regions import Plan, grid_root, real_values
 from lucid_fx.passes.equalization_sites import Site, find_sites
 from lucid_fx.passes.equalize_channels import channel_factors
@@ -26,6 +26,7 @@ from lucid_fx.quantization import (
     PerChannelMinMaxObserver,
     QConfig,
     QParams,
+    calculate_qparams,
     per_channel_affine,
     per_tensor_affine,
     quint8,
@@ -185,7 +186,10 @@ class PreparedModule(GraphModule):
                 "the prepared model has seen no data", hint="run calibrate, or call it on samples"
             )
         self._take_states()
-        roots = {v: _safe_qparams(o) for v, o in self.observers.items() if o.ch_axis is None}
+        needed = {v.name: needed_range(v) for v in real_values(self.float_model)}
+        roots = {
+            v: _safe_qparams(o, needed[v]) for v, o in self.observers.items() if o.ch_axis is None
+        }
         factors = self.factors()
         for site in self.sites:
             for value in (site.value, *site.between):
@@ -235,15 +239,26 @@ class PreparedModule(GraphModule):
         return {name: recipe.weight for name, recipe in self.recipes.items() if recipe is not None}
 
 
-def _safe_qparams(observer: ObserverBase) -> QParams:
-    """The grid of an observer; a range of zero width becomes [0, 1], where any step is right."""
-    found = observer.qparams()
-    if np.all(found.scale > observer.eps):
-        return found
-    scale = np.where(found.scale > observer.eps, found.scale, np.float32(1 / 255))
-    return QParams(
-        scale.astype(np.float32), found.zero_point, found.qscheme, found.qdtype, found.ch_axis
-    )
+EVERYTHING = (-float("inf"), float("inf"))
+
+
+def _safe_qparams(
+    observer: ObserverBase, needed: tuple[float, float] = EVERYTHING
+) -> QParams:
+    """The grid of an observer, within the range that readers tell apart.
+
+    A range of zero width becomes [0, 1], where any step is right.
+    """
+    if needed == EVERYTHING:
+        scale, zero_point = observer.calculate_qparams()
+    else:
+        low, high = (np.clip(end, *needed).astype(np.float32) for end in observer.range())
+        scale, zero_point = calculate_qparams(
+            low, high, observer.qscheme, observer.qdtype, observer.eps
+        )
+    if not np.all(scale > observer.eps):
+        scale = np.where(scale > observer.eps, scale, np.float32(1 / 255)).astype(np.float32)
+    return QParams(scale, zero_point, observer.qscheme, observer.qdtype, observer.ch_axis)
 
 
 def _even_qparams(observer: ObserverBase, factor: NDArray[Any] | None) -> QParams:

@@ -181,7 +181,7 @@ def _convert_passes(
         return (*reference, EliminateDead())
     return (
         *reference,
-        LowerToQLinear(),  # every DQ → op → Q becomes one op
+        LowerToQLinear(plan.integer),  # every DQ → op → Q becomes one op
         AssignChannelsLast(),  # after lowering: QLinearConv is fast channels-last only
         EliminateDead(),  # float weights that the codes replaced
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
@@ -22,15 +22,21 @@ CODES_OPSET = 12
 class LowerToQLinear(GraphPass):
     """Write QLinear ops (QOperator form) for nodes between DQ and Q.
 
-    ``y = Q(Add (DQ(a), DQ(b)))`` → ``y = QLinearAdd (a, b)``; a node with a real data input stays.
+    ``y = Q(Add (DQ(a), DQ(b)))`` → ``y = QLinearAdd (a, b)``; a node that the configuration leaves
+    in float stays, although it may stand between DQ and Q.
+
+    Attributes:
+        integer: names of the nodes to lower.
     """
+
+    integer: frozenset[str] = field(default_factory=frozenset)
 
     def run(self, model: ir.Model) -> bool:
         """Rewrite in place."""
         names, changed = Names(model), False
         for node in list(nodes(model)):
             row = find_row(node)
-            if row is None or row.lower is None:
+            if node.name not in self.integer or row is None or row.lower is None:
                 continue
             inputs, outputs = _operands(node, row), _output_nodes(node)
             if inputs is None or outputs is None:

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from lucid_fx.ir.walk import attribute, constant, input_at, is_constant, scalar, size
 from lucid_fx.ops.emit import CONTRIB, Emit, Grid, Quantized
-from lucid_fx.ops.row import Operand, OpRow, OutputGrid
+from lucid_fx.ops.row import Operand, OpRow, OutputGrid, everything
 
 
 def _both(node: ir.Node) -> tuple[int, ...]:
@@ -98,6 +98,28 @@ def _lower_clip(
     return [emit.op("Clip", [x.codes, low, high], like=node.outputs[0])]
 
 
+def _hard_sigmoid_range(node: ir.Node) -> tuple[float, float]:
+    alpha, beta = attribute(node, "alpha", 0.2), attribute(node, "beta", 0.5)
+    return (-beta / alpha, (1 - beta) / alpha) if alpha > 0 else everything(node)
+
+
+def _clip_range(node: ir.Node) -> tuple[float, float]:
+    return clip_bounds(node) or everything(node)
+
+
+def _mul_range(node: ir.Node) -> tuple[float, float]:
+    """x · gate(x) is (nearly) zero where the gate is shut, so x need not be told apart there."""
+    for data, gate in (node.inputs, reversed(node.inputs)):
+        producer = gate.producer() if gate is not None else None
+        if producer is None or producer.inputs[0] is not data:
+            continue
+        if producer.op_type == "HardSigmoid":
+            return _hard_sigmoid_range(producer)[0], float("inf")
+        if producer.op_type == "Sigmoid":
+            return -9.0, float("inf")
+    return everything(node)
+
+
 def _refuse_clip(node: ir.Node) -> str | None:
     return None if clip_bounds(node) is not None else "its bounds are computed at run time"
 
@@ -143,17 +165,18 @@ ROWS = (
         integer_price=0.155, float_price=0.164,
     ),
     OpRow(
-        "Mul", data=_both, lower=_binary("QLinearMul"), refuses=_refuse_binary,
+        "Mul", data=_both, lower=_binary("QLinearMul"), refuses=_refuse_binary, matters=_mul_range,
         integer_price=0.23, float_price=0.164,
     ),
     OpRow("Sub", data=_both, why_float="onnxruntime has no integer Sub", float_price=0.164),
     OpRow("Div", data=_both, why_float="onnxruntime has no integer Div", float_price=0.164),
     OpRow(
-        "Relu", output=OutputGrid.SHARED, lower=_lower_clip, integer_price=0.033,
-        float_price=0.117,
+        "Relu", output=OutputGrid.SHARED, lower=_lower_clip, matters=_clip_range,
+        integer_price=0.033, float_price=0.117,
     ),
     OpRow(
         "Clip", output=OutputGrid.SHARED, lower=_lower_clip, refuses=_refuse_clip,
+        matters=_clip_range,
         integer_price=0.033, float_price=0.117,
     ),
     OpRow(
@@ -165,15 +188,17 @@ ROWS = (
     ),
     OpRow(
         "Sigmoid", output=OutputGrid.FIXED, fixed=(1 / 256, 0), lower=_unary("QLinearSigmoid"),
+        matters=lambda node: (-6.25, 6.25),  # beyond, the codes are 0 and 255
         integer_price=0.257, float_price=0.3,
     ),
     OpRow(
         "Tanh", output=OutputGrid.FIXED, fixed=(1 / 128, 128), lower=_lower_tanh,
+        matters=lambda node: (-2.8, 2.8),  # beyond, the codes are 0 and 255
         integer_price=0.257, float_price=0.5,
     ),
     OpRow(
         "HardSigmoid", output=OutputGrid.FIXED, fixed=(1 / 255, 0), lower=_lower_hard_sigmoid,
-        refuses=_refuse_hard_sigmoid, integer_price=0.098, float_price=0.158,
+        refuses=_refuse_hard_sigmoid, matters=_hard_sigmoid_range, integer_price=0.098, float_price=0.158,
     ),
     OpRow("HardSwish", why_float=NONLINEAR, float_price=0.3),
     OpRow("Gelu", why_float=NONLINEAR, float_price=0.64),

@@ -41,6 +41,11 @@ def never(node: ir.Node) -> str | None:
     return None
 
 
+def everything(node: ir.Node) -> tuple[float, float]:
+    """Most ops tell all inputs apart."""
+    return -float("inf"), float("inf")
+
+
 @dataclass(frozen=True)
 class OpRow:
     """How an operator is quantized: the only place that knows.
@@ -54,6 +59,7 @@ class OpRow:
         fixed: scale and zero point (quint8) for FIXED outputs.
         lower: how the node is written on codes; None where no kernel exists.
         refuses: reason why a certain node cannot be lowered.
+        matters: the range of the data input outside which the output is constant.
         why_float: reason why the op has no integer form, for the ledger.
         integer_price, float_price: nanoseconds for each output element on codes and in float
             (multiply-adds of weighted ops are priced by the target).
@@ -70,6 +76,7 @@ class OpRow:
     fixed: tuple[float, int] | None = None
     lower: Lower | None = None
     refuses: Refusal = never
+    matters: Callable[[ir.Node], tuple[float, float]] = everything
     why_float: str = "onnxruntime has no integer kernel for it"
     integer_price: float = 0.1
     float_price: float = 0.15

@@ -49,5 +49,21 @@ def refusal(node: ir.Node) -> str | None:
     return row.refuses(node)
 
 
+def needed_range(value: ir.Value) -> tuple[float, float]:
+    """The range outside which no reader of a value tells inputs apart."""
+    if value.is_graph_output() or not value.uses():
+        return -float("inf"), float("inf")
+    low, high = float("inf"), -float("inf")
+    for use in value.uses():
+        row = find_row(use.node)
+        least, most = (
+            row.matters(use.node)
+            if row is not None and use.idx in row.data(use.node)
+            else (-float("inf"), float("inf"))
+        )
+        low, high = min(low, least), max(high, most)
+    return low, high
+
+
 def _has_float(node: ir.Node) -> bool:
     return any(is_float(value) for value in (*node.inputs, *node.outputs) if value is not None)
