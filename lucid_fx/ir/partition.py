@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import networkx as nx
 
+from lucid_fx.errors import VerifyError
+
 FORBIDDEN = float("inf")
 """The price of a state that a node must not take."""
 
@@ -57,10 +59,14 @@ def cheapest_choice(
             _edge(flow, leaving, ("node", consumer), FORBIDDEN)
             _edge(flow, ("node", consumer), entering, FORBIDDEN)
     _, (chosen_side, _) = nx.minimum_cut(
-        flow, source, sink, flow_func=nx.algorithms.flow.boykov_kolmogorov
+        flow, source, sink, flow_func=nx.algorithms.flow.preflow_push
     )
     reachable = _reachable(flow, source, chosen_side)
-    return {key for key in prices if ("node", key) in reachable}
+    found = {key for key in prices if ("node", key) in reachable}
+    broken = [key for key, price in prices.items() if price[key not in found] == FORBIDDEN]
+    if broken:
+        raise VerifyError(f"no split satisfies all prices: {broken[0]!r} cannot take either state")
+    return found
 
 
 def _edge(flow: nx.DiGraph, start: Hashable, end: Hashable, price: float) -> None:
@@ -69,7 +75,8 @@ def _edge(flow: nx.DiGraph, start: Hashable, end: Hashable, price: float) -> Non
     if price == FORBIDDEN:
         flow.add_edge(start, end)  # networkx reads a missing capacity as infinite
     else:
-        flow.add_edge(start, end, capacity=price)
+        # whole numbers: with float capacities rounding leaves residuals that hide the cut
+        flow.add_edge(start, end, capacity=max(1, round(price * 1000)))
 
 
 def _reachable(flow: nx.DiGraph, source: Hashable, side: set[Hashable]) -> set[Hashable]:
