@@ -20,6 +20,7 @@ from lucid_fx.passes.equalization_sites import Site, find_sites
 from lucid_fx.passes.equalize_channels import channel_factors
 from lucid_fx.passes.insert_observers import InsertObservers
 from lucid_fx.passes.pipeline import run_pipeline
+from lucid_fx.passes.tap_channel_means import TapChannelMeans, mean_name
 from lucid_fx.quantization import (
     MinMaxObserver,
     ObserverBase,
@@ -32,9 +33,13 @@ from lucid_fx.quantization import (
     quint8,
 )
 from lucid_fx.runtime.native_library import NativeLibrary, ObserverState, load
+from lucid_fx.runtime.session import Session
 from lucid_fx.target import Target
 
 _IDS = itertools.count()
+
+KEPT_SAMPLES, KEPT_BYTES = 8, 16 * 2**20
+"""How many samples, and how many bytes of them, are kept for bias correction."""
 
 
 class PreparedModule(GraphModule):
@@ -74,7 +79,7 @@ class PreparedModule(GraphModule):
                     site.axis, per_channel_affine, quint8
                 )
         self.native: NativeLibrary | None = load()
-        self.samples = 0
+        self.samples, self.kept, self._kept_bytes = 0, list[Feed](), 0
         super().__init__(self._observed_model())
 
     def _sites(self) -> list[Site]:
@@ -137,6 +142,7 @@ class PreparedModule(GraphModule):
     def _run(self, feed: Feed) -> list[Any]:
         results = self.session().run(feed)
         self.samples += 1
+        self._keep(feed)
         if self._python_values:
             given = dict(zip(self.session().output_names, results, strict=True)) | feed
             for name in self._python_values:
@@ -145,6 +151,36 @@ class PreparedModule(GraphModule):
                 if finite.size:
                     self.observers[name].forward(array if finite is array else finite)
         return results[: len(self.output_names)]
+
+    def _keep(self, feed: Feed) -> None:
+        """Keep the first samples, within a bound, for what needs a second look at data."""
+        size = sum(array.nbytes for array in feed.values())
+        if len(self.kept) < KEPT_SAMPLES and self._kept_bytes + size <= KEPT_BYTES:
+            self._kept_bytes += size
+            self.kept.append({name: array.copy() for name, array in feed.items()})
+
+    def channel_means(self) -> dict[str, NDArray[Any]]:
+        """Mean of each channel of what weighted nodes read, over the kept samples."""
+        wanted: dict[str, int] = {}
+        for node in self.float_model.graph:
+            row = find_row(node)
+            if node.name in self.plan.integer and row is not None and row.bias is not None:
+                source = node.inputs[0]
+                if source is not None and source.name:
+                    wanted[source.name] = -1 if node.op_type == "Gemm" else 1
+        if not wanted or not self.kept:
+            return {}
+        model = clone_model(self.float_model)
+        run_pipeline(model, (TapChannelMeans(wanted),))
+        session = Session(model)
+        names = [mean_name(v) for v in wanted if mean_name(v) in session.output_names]
+        sums = [session.run(feed, names) for feed in self.kept]
+        means = {name: np.mean(rows, axis=0) for name, *rows in zip(names, *sums, strict=True)}
+        found = {v: means[mean_name(v)] for v in wanted if mean_name(v) in means}
+        for value, factor in self.factors().items():
+            if value in found:
+                found[value] = found[value] / factor
+        return {v: mean for v, mean in found.items() if np.isfinite(mean).all()}
 
     def states(self) -> dict[str, ObserverState]:
         """What the native observers saw, by value."""
@@ -159,7 +195,7 @@ class PreparedModule(GraphModule):
             self.native.reset(self.prefix)
         for observer in self.observers.values():
             observer.reset()
-        self.samples = 0
+        self.samples, self.kept, self._kept_bytes = 0, [], 0
 
     def report_nonfinite(self, *, error: bool) -> None:
         """Warn about, or refuse, tensors in which NaN or infinities were seen."""

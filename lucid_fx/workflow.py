@@ -154,8 +154,9 @@ def convert_fx(
         node = next((n for n in nodes(model) if n.name == name), None)
         if node is not None:
             ledger_of(model).record(node, "float", reason, "choose-integer-regions")
+    passes = _convert_passes(prepared, grids, format)
     with sample_shapes(model, prepared.shapes):
-        run_pipeline(model, _convert_passes(prepared, grids, format))
+        run_pipeline(model, passes)
     ledger_of(model).close(model)
     return GraphModule(model)
 
@@ -175,7 +176,7 @@ def _convert_passes(
         QuantizeMatMulDynamic(plan.dynamic, weights, target, portable=format == "qdq"),
         QuantizeLSTMDynamic(plan.dynamic, weights, target),
         # the reference form
-        InsertQDQ(plan.integer, grids, weights, target),
+        InsertQDQ(plan.integer, grids, weights, target, prepared.channel_means()),
     )
     if format == "qdq":
         return (*reference, EliminateDead())

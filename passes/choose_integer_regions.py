@@ -15,8 +15,14 @@ from lucid_fx.ops.row import OutputGrid
 from lucid_fx.ops.table import find_row, refusal
 from lucid_fx.target import Target
 
-QUANTIZE_PRICE, DEQUANTIZE_PRICE, RELAYOUT_PRICE = 0.133, 0.121, 0.09
-"""Nanoseconds an element for Q, for DQ, and for the Transpose that images need at either."""
+QUANTIZE_PRICE, DEQUANTIZE_PRICE, RELAYOUT_PRICE = 0.133, 0.121, 0.03
+"""Nanoseconds an element for Q, for DQ, and for the Transpose that some images need at either."""
+ROUNDING_PRICE = 0.06
+"""What rounding a result to 8 bits once more is worth avoiding, in nanoseconds an element.
+
+From docs/decisions/0003: at this price chains of four roundings give way to a float island of
+the same speed, and single activations between convolutions stay on codes.
+"""
 NOMINAL_DIM, NOMINAL_SIZE = 32, 10_000
 """Assumed for a dimension, or a whole shape, that nobody told."""
 
@@ -132,8 +138,8 @@ def _price(
     if row is None or refused is not None:
         return FORBIDDEN, 0.0
     if row.weight is None:
-        on_codes, in_float = row.integer_price * elements, row.float_price * elements
-        return on_codes, in_float
+        rounds = ROUNDING_PRICE if row.output is not OutputGrid.SHARED else 0.0
+        return (row.integer_price + rounds) * elements, row.float_price * elements
     work = sizes.multiply_adds(node)
     depthwise = is_op(node, "Conv") and attribute(node, "group", 1) > 1
     on_codes = work * (target.integer_depthwise_mac if depthwise else target.integer_mac)

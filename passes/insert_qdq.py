@@ -43,12 +43,14 @@ class InsertQDQ(GraphPass):
         grids: value name → grid, for every value that such a node reads or makes.
         weights: node name → factory of its weight observer.
         target: decides what weights must be proved safe against.
+        means: value name → mean of each channel, for the correction of biases.
     """
 
     integer: frozenset[str] = field(default_factory=frozenset)
     grids: Mapping[str, QParams] = field(default_factory=dict)
     weights: Mapping[str, ObserverFactory] = field(default_factory=dict)
     target: Target = TARGETS["cpu-avx512vnni"]
+    means: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def run(self, model: ir.Model) -> bool:
         """Rewrite in place."""
@@ -115,8 +117,12 @@ class InsertQDQ(GraphPass):
         axis = row.weight_axis(node)
         weight, bias = _plain(node, weight, constant(input_at(node, row.bias or 99)), axis)
         source = self.grids[node.inputs[0].name or ""]  # type: ignore[union-attr]
+        mean = self.means.get(node.inputs[0].name or "")  # type: ignore[union-attr]
+        if bias is None and row.bias is not None and mean is not None:
+            bias = np.zeros(weight.shape[axis], np.float32)
+            node.resize_inputs(row.bias + 1)
         result = quantize_weight(
-            node, weight, axis, self._observer(node), bias=bias,
+            node, weight, axis, self._observer(node), bias=bias, input_mean=mean,
             input_scale=float(source.scale), saturates=self.target.saturates,
         )  # fmt: skip
         for repair in result.repairs:

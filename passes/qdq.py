@@ -93,7 +93,8 @@ class Codec:
     ) -> None:
         """Replace the bias by DQ of its int32 codes, on the grid of the products."""
         source = node.inputs[index]
-        assert source is not None
+        if source is None:
+            source = ir.Value(name=self.names.fresh("bias"), type=ir.TensorType(ir.DataType.FLOAT))
         zero = np.zeros(scale.shape, np.int32)
         base = f"{node.name}_{source.name}"
         grid = Grid(self._constant(scale, f"{base}_scale"), self._constant(zero, f"{base}_zero"))

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from lucid_fx.ir.walk import attribute, is_op
-from lucid_fx.quantization import ObserverBase, QParams, quantize
+from lucid_fx.quantization import ObserverBase, QParams, dequantize, quantize
 
 BIAS_LIMIT = 2.0**30
 """Largest bias code: half of int32, the rest is for the sum of products."""
@@ -37,6 +37,7 @@ def quantize_weight(
     *,
     bias: NDArray[Any] | None = None,
     input_scale: float | None = None,
+    input_mean: NDArray[Any] | None = None,
     saturates: bool = False,
 ) -> QuantizedWeight:
     """Quantize a weight, and its bias for a static input grid.
@@ -47,6 +48,8 @@ def quantize_weight(
         observer: fresh observer from the recipe.
         bias: real values, one for each output channel.
         input_scale: real value of one code step of the input; None when known at run time only.
+        input_mean: mean real value of each input channel; the bias then takes up the mean error
+            that rounding the weight makes.
         saturates: whether the target's u8×s8 kernel adds pairs in saturating 16 bits.
     """
     if observer.qscheme.is_per_channel:
@@ -70,8 +73,25 @@ def quantize_weight(
     bias_codes = None
     if bias is not None and input_scale is not None:
         step = np.float32(input_scale) * qparams.scale
+        if input_mean is not None:
+            bias = bias + _mean_error(node, weight, dequantize(codes, qparams), axis, input_mean)
         bias_codes = np.rint(bias.astype(np.float64) / step).astype(np.int32)
     return QuantizedWeight(codes, qparams, bias_codes, tuple(repairs))
+
+
+def _mean_error(
+    node: ir.Node, weight: NDArray[Any], rounded: NDArray[Any], axis: int, mean: NDArray[Any]
+) -> NDArray[Any]:
+    """What the output loses on average, by channel: (weight - rounded) · mean input."""
+    lost = np.moveaxis(np.asarray(weight - rounded, np.float64), axis, 0)
+    if not is_op(node, "Conv"):
+        return np.asarray(lost @ mean, np.float64)
+    lost = lost.reshape(*lost.shape[:2], -1).sum(axis=2)
+    groups = attribute(node, "group", 1)
+    channels = np.zeros(groups * lost.shape[1])
+    channels[: len(mean)] = mean
+    of_group = np.repeat(channels.reshape(groups, -1), lost.shape[0] // groups, axis=0)
+    return np.asarray((lost * of_group).sum(axis=1), np.float64)
 
 
 def is_depthwise(node: ir.Node, weight: NDArray[Any]) -> bool:
