@@ -173,13 +173,27 @@ def _ties(
                 use.idx in row.data(use.node)
             )
             readers.append(use.node.name if as_data else outside)
-            if as_data and producer is not None and _weighted(use.node):
+            if as_data and _weighted(use.node):
                 weighted.append(use.node.name)
         source = outside if producer is None else producer.name
         leave = elements * (DEQUANTIZE_PRICE + layout)
         yield Tie(source, tuple(readers), leave, elements * (QUANTIZE_PRICE + layout))
-        if weighted:  # a matrix product takes static codes only where they arrive as codes
-            yield Tie(source, tuple(weighted), 0.0, FORBIDDEN)
+        if weighted:  # a matrix product takes static codes only from an op that computes them
+            origin = _computing_producer(value)
+            maker = outside if origin is None else origin.name
+            yield Tie(maker, tuple(weighted), 0.0, FORBIDDEN)
+
+
+def _computing_producer(value: ir.Value) -> ir.Node | None:
+    """The op that computed the values, seen through ops that only move them."""
+    producer = value.producer()
+    while producer is not None:
+        row = find_row(producer)
+        if row is None or row.output is not OutputGrid.SHARED or is_op(producer, "Relu", "Clip"):
+            return producer
+        source = producer.inputs[row.data(producer)[0]]
+        producer = None if source is None else source.producer()
+    return None
 
 
 def real_values(model: ir.Model) -> Iterator[ir.Value]:
