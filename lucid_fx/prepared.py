@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,25 @@ _IDS = itertools.count()
 
 KEPT_SAMPLES, KEPT_BYTES = 8, 16 * 2**20
 """How many samples, and how many bytes of them, are kept for bias correction."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What calibration tells the passes.
+
+    Attributes:
+        grids: value name → grid, for each value on codes.
+        factors: value name → factor of each channel, where ranges are evened out.
+        means: value name → mean of each channel, for what weighted nodes read.
+        spans: value name → spread of the values in steps of their grid.
+        matrix_products: nodes that can do with activations quantized at run time.
+    """
+
+    grids: dict[str, QParams]
+    factors: dict[str, NDArray[Any]]
+    means: dict[str, NDArray[Any]]
+    spans: dict[str, float]
+    matrix_products: frozenset[str]
 
 
 class PreparedModule(GraphModule):
@@ -210,6 +230,30 @@ class PreparedModule(GraphModule):
             if error:
                 raise CalibrationError(text, tensor=value, hint="check the samples")
             warnings.warn(f"tensor {value!r}: {text}", LucidFxWarning, stacklevel=3)
+
+    def statistics(self) -> Statistics:
+        """Everything that the passes need of what was seen; see `grids` for errors."""
+        grids = self.grids()
+        products = {
+            str(node.name)
+            for node in nodes(self.float_model)
+            if node.name in self.plan.integer and node.op_type in ("MatMul", "Gemm")
+        }
+        return Statistics(
+            grids, self.factors(), self.channel_means(), self._spans(grids), frozenset(products)
+        )
+
+    def _spans(self, grids: dict[str, QParams]) -> dict[str, float]:
+        """Root mean square of each histogram in steps of its grid."""
+        found: dict[str, float] = {}
+        for value, observer in self.observers.items():
+            counts = getattr(observer, "histogram", None)
+            if value in grids and counts is not None and counts.sum():
+                low, high = float(observer.min_val), float(observer.max_val)  # type: ignore[attr-defined]
+                centres = low + (np.arange(counts.size) + 0.5) * (high - low) / counts.size
+                power = float(counts @ centres**2) / float(counts.sum())
+                found[value] = float(np.sqrt(power) / grids[value].scale)
+        return found
 
     def grids(self) -> dict[str, QParams]:
         """The grid of every value on codes, from the statistics.

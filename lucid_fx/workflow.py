@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterable, Sized
 from typing import Any, Literal
 
-import numpy as np
 import onnx_ir as ir
 
-from lucid_fx.errors import CalibrationError, ConfigError, DataError, LucidFxWarning
-from lucid_fx.graph_module import Feed, GraphModule, clone_model
-from lucid_fx.ir.ledger import METADATA_KEY, ledger_of
+from lucid_fx.accuracy_guard import LEAST_SQNR_DB, float_outputs, output_sqnr, retreats
+from lucid_fx.conversion import Format, convert
+from lucid_fx.errors import ConfigError, DataError, LucidFxWarning
+from lucid_fx.graph_module import GraphModule
+from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.naming import in_scope, near_matches
-from lucid_fx.ir.serde import infer_shapes, sample_shapes, shapes_for
-from lucid_fx.ir.walk import graphs, nodes
+from lucid_fx.ir.serde import infer_shapes, shapes_for
+from lucid_fx.ir.walk import nodes
 from lucid_fx.passes import FLOAT
-from lucid_fx.passes.absorb_activation_range import AbsorbActivationRange
-from lucid_fx.passes.assign_channels_last import AssignChannelsLast
-from lucid_fx.passes.choose_integer_regions import Plan, choose_integer_regions
-from lucid_fx.passes.eliminate_dead import EliminateDead
-from lucid_fx.passes.equalize_channels import EqualizeChannels
-from lucid_fx.passes.insert_qdq import InsertQDQ
-from lucid_fx.passes.lower_to_qlinear import LowerToQLinear
-from lucid_fx.passes.pad_depthwise_channels import PadDepthwiseChannels
-from lucid_fx.passes.pipeline import GraphPass, run_pipeline
-from lucid_fx.passes.quantize_lstm_dynamic import QuantizeLSTMDynamic
-from lucid_fx.passes.quantize_matmul_dynamic import QuantizeMatMulDynamic
+from lucid_fx.passes.choose_integer_regions import choose_integer_regions
+from lucid_fx.passes.pipeline import run_pipeline
 from lucid_fx.prepared import PreparedModule
 from lucid_fx.quantization import QConfig, QConfigMapping, get_default_qconfig_mapping
 from lucid_fx.runtime.native_library import cpu_isa
 from lucid_fx.target import Target, find_target
 from lucid_fx.tracing import trace
 
-Format = Literal["qoperator", "qdq"]
 Nonfinite = Literal["warn", "error", "ignore"]
 Progress = Callable[[int, int | None], None]
 """Called after each sample with the number done and the number in all, where known."""
@@ -148,44 +140,30 @@ def convert_fx(
     """
     if format not in ("qoperator", "qdq"):
         raise ConfigError(f"there is no format {format!r}", hint="known are qoperator and qdq")
-    plan, grids = prepared.plan, prepared.grids()
-    model = prepared.float_model if inplace else clone_model(prepared.float_model)
-    for name, reason in plan.reasons.items():
-        node = next((n for n in nodes(model) if n.name == name), None)
-        if node is not None:
-            ledger_of(model).record(node, "float", reason, "choose-integer-regions")
-    passes = _convert_passes(prepared, grids, format)
-    with sample_shapes(model, prepared.shapes):
-        run_pipeline(model, passes)
-    ledger_of(model).close(model)
+    statistics = prepared.statistics()
+    model = convert(prepared, prepared.plan, statistics, format)
+    if not prepared.kept:
+        return GraphModule(model)
+    truth, gave_up = float_outputs(prepared), ""
+    ratios = output_sqnr(prepared, model, truth)
+    for plan, what in retreats(prepared, statistics):
+        if min(ratios.values(), default=LEAST_SQNR_DB) >= LEAST_SQNR_DB:
+            break
+        model, gave_up = convert(prepared, plan, statistics, format), what
+        ratios = output_sqnr(prepared, model, truth)
+    _note_accuracy(model, ratios, gave_up, len(prepared.kept))
     return GraphModule(model)
 
 
-def _convert_passes(
-    prepared: PreparedModule, grids: dict[str, Any], format: Format
-) -> tuple[GraphPass, ...]:
-    plan, target, weights = prepared.plan, prepared.target, prepared.weight_factories()
-    reference: tuple[GraphPass, ...] = (
-        # first: its sites are those of the float graph that was observed
-        EqualizeChannels(prepared.factors()),
-        # a Relu between Conv and Q would keep the Conv in float
-        AbsorbActivationRange(plan.absorbed),
-        # before weights become codes: the kernels want whole vectors of channels
-        PadDepthwiseChannels(plan.integer, target.depthwise_width),
-        # before Q and DQ: takes whole MatMul + Add pairs
-        QuantizeMatMulDynamic(plan.dynamic, weights, target, portable=format == "qdq"),
-        QuantizeLSTMDynamic(plan.dynamic, weights, target),
-        # the reference form
-        InsertQDQ(plan.integer, grids, weights, target, prepared.channel_means()),
-    )
-    if format == "qdq":
-        return (*reference, EliminateDead())
-    return (
-        *reference,
-        LowerToQLinear(plan.integer),  # every DQ → op → Q becomes one op
-        AssignChannelsLast(),  # after lowering: QLinearConv is fast channels-last only
-        EliminateDead(),  # float weights that the codes replaced
-    )
+def _note_accuracy(model: ir.Model, ratios: dict[str, float], gave_up: str, samples: int) -> None:
+    """Say in the ledger what the outputs keep, and warn of what had to stay in float for it."""
+    kept = ", ".join(f"{name} {ratio:.1f} dB" for name, ratio in list(ratios.items())[:4])
+    if kept:
+        ledger_of(model).note(f"signal to noise of the outputs on {samples} samples: {kept}")
+    if gave_up:
+        text = f"{gave_up} stay in float: on codes an output kept less than {LEAST_SQNR_DB:g} dB"
+        ledger_of(model).note(text)
+        warnings.warn(text, LucidFxWarning, stacklevel=3)
 
 
 def quantize(
