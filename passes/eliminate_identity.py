@@ -27,8 +27,9 @@ class EliminateIdentity(GraphPass):
             source = input_at(node, 0)
             if source is None or not _gives_back(node):
                 continue
-            ledger_of(model).record(node, "fused", "it gives its input back", self.name)
-            changed |= bypass(node, source)
+            if bypass(node, source):
+                ledger_of(model).record(node, "fused", "it gives its input back", self.name)
+                changed = True
         return changed
 
 
@@ -37,7 +38,7 @@ def _gives_back(node: ir.Node) -> bool:
         return True
     if is_op(node, "Dropout"):
         training = constant(input_at(node, 2))
-        mask_used = len(node.outputs) > 1 and node.outputs[1].uses()
+        mask_used = any(v.uses() or v.is_graph_output() for v in node.outputs[1:])
         given = input_at(node, 2) is not None
         return not mask_used and (not given or (training is not None and not training.any()))
     if is_op(node, "Cast"):

@@ -47,7 +47,9 @@ class FuseConvBatchNorm(GraphPass):
 
 def batch_norm_affine(norm: ir.Node) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """Factor and offset by channel that the normalization stands for; None when not constant."""
-    if attribute(norm, "training_mode", 0) or any(v.uses() for v in norm.outputs[1:]):
+    if attribute(norm, "training_mode", 0) or any(
+        v.uses() or v.is_graph_output() for v in norm.outputs[1:]
+    ):
         return None
     arrays = [constant(value) for value in norm.inputs[1:5]]
     if any(array is None for array in arrays):

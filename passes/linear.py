@@ -45,12 +45,14 @@ def fold_affine(
     bias = constant(given)
     if channels is None or weight is None or (given is not None and bias is None):
         return None
+    if node.graph is not emit.before.graph:
+        return None  # a body would compute again what stands outside of it
     if is_op(node, "Gemm") and attribute(node, "alpha", 1.0) != 1.0:
         return None
     beta = attribute(node, "beta", 1.0) if is_op(node, "Gemm") else 1.0
     old = np.zeros(channels) if bias is None else np.asarray(bias, np.float64) * beta
-    if old.size not in (1, channels):
-        return None
+    if old.size != 1 and old.shape[-1] != old.size or old.size not in (1, channels):
+        return None  # Gemm takes a bias for each row too
     factor = np.broadcast_to(factor.reshape(-1), (channels,))
     new_bias = np.broadcast_to(old.reshape(-1), (channels,)) * factor + offset.reshape(-1)
     new_weight = (weight * _along(node, weight, factor)).astype(weight.dtype)
