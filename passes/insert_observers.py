@@ -33,15 +33,15 @@ class InsertObservers(GraphPass):
         """Rewrite in place."""
         names, pending = Names(model), dict(self.observers)
         for graph in list(graphs(model)):
-            for value in list(graph.inputs):
-                if value.name in pending:
-                    tap = self._tap(value, pending.pop(value.name), names)
-                    first = next(iter(graph), None)
-                    graph.append(tap) if first is None else graph.insert_before(first, tap)
-            for node in list(graph):
-                for value in node.outputs:
-                    if value.name in pending:
-                        graph.insert_after(node, self._tap(value, pending.pop(value.name), names))
+            values = [*graph.inputs, *(value for node in graph for value in node.outputs)]
+            taps = [
+                self._tap(value, pending.pop(value.name), names)
+                for value in values
+                if value.name in pending
+            ]
+            # last value first: onnxruntime starts its order at the last sink, so each tap runs
+            # right behind its producer, and no tensor is kept alive for it
+            graph.extend(reversed(taps))
         if len(pending) < len(self.observers):
             model.graph.opset_imports.setdefault(DOMAIN, 1)
         return bool(self.observers)
