@@ -169,8 +169,13 @@ def clone_model(model: ir.Model) -> ir.Model:
     return twin
 
 
-def _fitting(value: ir.Value, given: Any) -> NDArray[Any]:
-    """The array of one input, with rank and dtype checked; Python numbers are converted."""
+def _fitting(value: ir.Value, given: Any) -> Any:
+    """The array of one input, with rank and dtype checked; Python numbers are converted.
+
+    Sequences (lists of arrays), optional values and maps go to onnxruntime as they are.
+    """
+    if value.type is not None and not isinstance(value.type, ir.TensorType):
+        return given
     wanted = value.dtype.numpy() if value.dtype is not None else None
     array = np.asarray(given) if hasattr(given, "dtype") else np.asarray(given, wanted)
     if wanted is not None and array.dtype != wanted:

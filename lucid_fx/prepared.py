@@ -174,6 +174,8 @@ class PreparedModule(GraphModule):
 
     def _keep(self, feed: Feed) -> None:
         """Keep the first samples, within a bound, for what needs a second look at data."""
+        if not all(isinstance(array, np.ndarray) for array in feed.values()):
+            return  # sequences and optional values
         size = sum(array.nbytes for array in feed.values())
         if len(self.kept) < KEPT_SAMPLES and self._kept_bytes + size <= KEPT_BYTES:
             self._kept_bytes += size

@@ -71,7 +71,7 @@ def prepare_fx(
     _check_mapping(mapping, known)
     module = fuse(module, inplace=True)
     sample = {} if example_inputs is None else module.feed(example_inputs)
-    shapes = shapes_for(module.model, {name: array.shape for name, array in sample.items()})
+    shapes = shapes_for(module.model, _shapes(sample))
     recipes = _recipes(module.model, mapping)
     excluded = {name: "the configuration leaves it in float" for name, r in recipes.items() if not r}
     chosen = find_target(target, cpu_isa())
@@ -195,6 +195,11 @@ def quantize(
     every = itertools.chain([first], samples)
     _calibrate(prepared, every, _length(data), progress, nonfinite)
     return convert_fx(prepared, format=format, inplace=True)
+
+
+def _shapes(sample: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shapes of the arrays in a sample; sequences and optional values have none."""
+    return {name: array.shape for name, array in sample.items() if hasattr(array, "shape")}
 
 
 def _length(data: Iterable[Any]) -> int | None:

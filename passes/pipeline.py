@@ -44,7 +44,9 @@ def run_pipeline(
     done: list[str] = []
     for graph_pass in passes:
         try:
+            outputs = [(value.name, value.type, value.shape) for value in model.graph.outputs]
             changed = graph_pass.run(model)
+            _keep_outputs(model, outputs)
             verify(model, graph_pass.name)
         except LucidFxError:
             raise
@@ -58,3 +60,16 @@ def run_pipeline(
         if after is not None:
             after(graph_pass, model, changed)
     return model
+
+
+def _keep_outputs(
+    model: ir.Model, before: list[tuple[str | None, ir.TypeProtocol | None, ir.Shape | None]]
+) -> None:
+    """Outputs that a pass put in place of others have the names, types and shapes of those."""
+    for value, (name, kind, shape) in zip(model.graph.outputs, before, strict=False):
+        if value.name != name:
+            raise VerifyError(f"graph output {name!r} is now {value.name!r}")
+        value.type = kind if kind is not None else value.type
+        value.shape = shape if shape is not None else value.shape
+    if len(model.graph.outputs) < len(before):
+        raise VerifyError("a graph output is gone")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 from numpy.typing import NDArray
@@ -54,6 +57,9 @@ class Session:
         self._session = _open(model, options, list(providers))
         self.input_names = [value.name for value in self._session.get_inputs()]
         self.output_names = [value.name for value in self._session.get_outputs()]
+        self._exotic_outputs = any(
+            value.type.startswith(_EXOTIC_TYPES) for value in self._session.get_outputs()
+        )
 
     def run(
         self, feed: dict[str, NDArray[Any]], outputs: Sequence[str] | None = None
@@ -68,9 +74,42 @@ class Session:
             ModelError: onnxruntime failed, with its first line.
         """
         try:
+            if any(_is_exotic(array) for array in feed.values()) or self._exotic_outputs:
+                return self._run_values(feed, outputs)
             return list(self._session.run(outputs, feed))
         except Exception as error:
             raise ModelError(f"onnxruntime failed to run the model: {_reason(error)}") from error
+
+    def _run_values(self, feed: dict[str, Any], outputs: Sequence[str] | None) -> list[Any]:
+        """Run with element types that numpy itself does not have (bfloat16, float8)."""
+        values = {name: _to_value(array) for name, array in feed.items()}
+        names = self.output_names if outputs is None else list(outputs)
+        return [_from_value(value) for value in self._session.run_with_ort_values(names, values)]
+
+
+_EXOTIC_TYPES = ("tensor(bfloat16", "tensor(float8")
+"""Types that onnxruntime's Python API takes and gives as raw memory only."""
+
+
+def _is_exotic(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.isbuiltin == 2
+
+
+def _to_value(array: Any) -> Any:
+    if not _is_exotic(array):
+        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+    raw = np.ascontiguousarray(array).view(np.uint8 if array.dtype.itemsize == 1 else np.uint16)
+    kind = ir.DataType.from_numpy(array.dtype)
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, kind.value)
+
+
+def _from_value(value: Any) -> Any:
+    if not value.is_tensor() or not value.data_type().startswith(_EXOTIC_TYPES):
+        return value.numpy()
+    dtype = np.dtype(ir.DataType(value.element_type()).numpy())
+    size = math.prod(value.shape()) * dtype.itemsize
+    raw = ctypes.string_at(value.data_ptr(), size)
+    return np.frombuffer(raw, dtype).reshape(value.shape()).copy()
 
 
 def _open(model: ir.Model, options: Any, providers: list[str]) -> Any:

@@ -112,7 +112,8 @@ def infer_shapes(model: ir.Model) -> None:
             found = known.get(name)
             if found is None:
                 continue
-            value.dtype = value.dtype if value.dtype is not None else found.dtype
+            if value.type is None:  # by type: a sequence has an element type, too
+                value.type = found.type
             value.shape = value.shape if value.shape is not None else found.shape
 
 
@@ -143,20 +144,19 @@ def sample_shapes(model: ir.Model, shapes: dict[str, tuple[int, ...]]) -> Iterat
 
     Shapes of a sample must not stay in a model: onnxruntime would believe them for all inputs.
     """
-    declared = {id(value) for value in (*model.graph.inputs, *model.graph.outputs)}
-
-    def inner() -> Iterator[ir.Value]:
-        for graph in graphs(model):
-            for value in (*graph.inputs, *graph.outputs, *(v for n in graph for v in n.outputs)):
-                if id(value) not in declared:
-                    yield value
-
-    for value in inner():
-        if value.name in shapes:
+    before: dict[int, tuple[ir.Value, ir.Shape | None]] = {}
+    for graph in graphs(model):
+        for value in (*graph.inputs, *graph.outputs, *(v for n in graph for v in n.outputs)):
+            before[id(value)] = (value, value.shape)
+    outside = {value.name for value in (*model.graph.inputs, *model.graph.outputs)}
+    for value, _ in before.values():
+        if value.name in shapes and value.name not in outside:
             value.shape = ir.Shape(shapes[value.name])
     yield
-    for value in inner():
-        value.shape = None
+    for graph in graphs(model):
+        for value in (*graph.inputs, *graph.outputs, *(v for n in graph for v in n.outputs)):
+            if value.name not in outside:
+                value.shape = before.get(id(value), (value, None))[1]
     infer_shapes(model)
 
 
