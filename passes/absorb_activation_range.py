@@ -28,6 +28,7 @@ class AbsorbActivationRange(GraphPass):
 
     def run(self, model: ir.Model) -> bool:
         """Rewrite in place."""
+        changed = False
         for node in list(nodes(model)):
             if node.name not in self.absorbed:
                 continue
@@ -41,4 +42,5 @@ class AbsorbActivationRange(GraphPass):
             hand_over(node.outputs[0], source)
             mark(producer, self.name, (producer, node))
             remove(node)
-        return bool(self.absorbed)
+            changed = True
+        return changed

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from lucid_fx.ir.naming import Names
 from lucid_fx.ir.partition import FORBIDDEN, Tie, cheapest_choice
 from lucid_fx.ir.provenance import mark
-from lucid_fx.ir.rewrite import remove
+from lucid_fx.ir.rewrite import bypass, remove
 from lucid_fx.ir.walk import constant, is_constant, is_op, nodes, rank
 from lucid_fx.ops.emit import Emit
 from lucid_fx.ops.layout import LayoutRule, find_rule, to_first, to_last, turned_constant
@@ -120,11 +120,17 @@ class _Turn:
 
     def _transpose_behind(self, value: ir.Value, perm: list[int], emit: Emit) -> ir.Value:
         """A Transpose right behind the producer, so that every reader can share it."""
-        node = ir.node("Transpose", [value], {"perm": perm})
+        producer, graph, source = value.producer(), value.graph, value
+        if producer is not None and is_op(producer, "Transpose") and "perm" in producer.attributes:
+            inner, given = list(producer.attributes["perm"].as_ints()), producer.inputs[0]
+            assert given is not None
+            perm, source = [inner[axis] for axis in perm], given
+            if perm == sorted(perm):
+                return source
+        node = ir.node("Transpose", [source], {"perm": perm})
         node.name = self.names.fresh(f"{value.name}_Transpose")
         node.outputs[0].name = self.names.fresh(f"{value.name}_turned")
-        node.outputs[0].dtype, node.outputs[0].shape = value.dtype, _permuted(value.shape, perm)
-        producer, graph = value.producer(), value.graph
+        node.outputs[0].dtype, node.outputs[0].shape = value.dtype, _permuted(source.shape, perm)
         mark(node, self.pass_name, [] if producer is None else [producer])
         if producer is not None:
             producer.append(node)
@@ -158,14 +164,15 @@ class _Turn:
         self._drop_identities()
 
     def _drop_identities(self) -> None:
-        for node in list(nodes(self.model)):
+        """Remove Transposes that do nothing, or that nobody reads any more."""
+        for node in reversed(list(nodes(self.model))):
             if not is_op(node, "Transpose") or "perm" not in node.attributes:
                 continue
-            perm = list(node.attributes["perm"].as_ints())
-            output, source = node.outputs[0], node.inputs[0]
-            if source is not None and perm == sorted(perm) and not output.is_graph_output():
-                output.replace_all_uses_with(source)
+            perm, output = list(node.attributes["perm"].as_ints()), node.outputs[0]
+            if not output.uses() and not output.is_graph_output():
                 remove(node)
+            elif node.inputs[0] is not None and perm == sorted(perm):
+                bypass(node, node.inputs[0])
 
 
 def _compose(node: ir.Node, source: ir.Value, before: list[int]) -> None:

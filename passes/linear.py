@@ -51,7 +51,7 @@ def fold_affine(
         return None
     beta = attribute(node, "beta", 1.0) if is_op(node, "Gemm") else 1.0
     old = np.zeros(channels) if bias is None else np.asarray(bias, np.float64) * beta
-    if old.size != 1 and old.shape[-1] != old.size or old.size not in (1, channels):
+    if (old.size != 1 and old.shape[-1] != old.size) or old.size not in (1, channels):
         return None  # Gemm takes a bias for each row too
     factor = np.broadcast_to(factor.reshape(-1), (channels,))
     new_bias = np.broadcast_to(old.reshape(-1), (channels,)) * factor + offset.reshape(-1)

@@ -30,7 +30,7 @@ class TapChannelMeans(GraphPass):
 
     def run(self, model: ir.Model) -> bool:
         """Rewrite in place; output ``<value>`` gets the means under the name of `mean_name`."""
-        names, graph = Names(model), model.graph
+        names, graph, changed = Names(model), model.graph, False
         found = [*graph.inputs, *(value for node in graph for value in node.outputs)]
         for value in found:
             dims = rank(value)
@@ -38,7 +38,7 @@ class TapChannelMeans(GraphPass):
                 continue
             axis = self.values[value.name] % dims
             axes = [at for at in range(dims) if at != axis]
-            node = self._reduce(model, value, axes)
+            node = self._reduce(model, names, value, axes)
             node.name = names.fresh(f"{value.name}_ChannelMean")
             node.outputs[0].name = names.fresh(mean_name(value.name))
             node.outputs[0].dtype, node.outputs[0].shape = value.dtype, ir.Shape([None])
@@ -46,13 +46,17 @@ class TapChannelMeans(GraphPass):
             mark(node, self.name, [] if producer is None else [producer])
             graph.append(node)
             graph.outputs.append(node.outputs[0])
-        return bool(self.values)
+            changed = True
+        return changed
 
-    def _reduce(self, model: ir.Model, value: ir.Value, axes: list[int]) -> ir.Node:
+    def _reduce(
+        self, model: ir.Model, names: Names, value: ir.Value, axes: list[int]
+    ) -> ir.Node:
         if opset(model) < AXES_INPUT_OPSET:
             return ir.node("ReduceMean", [value], {"axes": axes, "keepdims": 0})
-        name = f"{value.name}_mean_axes"
-        constant = ir.Value(name=name, const_value=ir.tensor(axes, dtype=ir.DataType.INT64, name=name))
+        name = names.fresh(f"{value.name}_mean_axes")
+        tensor = ir.tensor(axes, dtype=ir.DataType.INT64, name=name)
+        constant = ir.Value(name=name, const_value=tensor)
         model.graph.register_initializer(constant)
         return ir.node("ReduceMean", [value, constant], {"keepdims": 0})
 

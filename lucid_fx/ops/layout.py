@@ -52,7 +52,7 @@ def find_rule(node: ir.Node) -> LayoutRule | None:
     domain = "" if node.domain in ONNX_DOMAINS else node.domain
     rule = _RULES.get((domain, node.op_type))
     dims = rank(node.outputs[0])
-    if rule is None or dims is None or dims < 3:
+    if rule is None or dims is None or dims < 3 or attribute(node, "channels_last", 0):
         return None
     images = [node.inputs[index] for index in rule.images(node)]
     if not any(value is not None and not is_constant(value) for value in images):

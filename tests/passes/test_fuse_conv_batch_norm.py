@@ -49,7 +49,8 @@ def test_transposed_conv_with_groups_scales_the_right_channels() -> None:
     check_pass(
         f"""g (float[1,4,2,2] x) => (float[1,4,3,3] y)
             <float[4,2,2,2] w = {{{numbers}}}, float[4] g = {{1, 2, 3, 4}},
-             float[4] b = {{0, 1, 0, 1}}, float[4] m = {{0.5, 0, 1, 1}}, float[4] v = {{1, 4, 1, 4}}> {{
+             float[4] b = {{0, 1, 0, 1}}, float[4] m = {{0.5, 0, 1, 1}},
+             float[4] v = {{1, 4, 1, 4}}> {{
             c = ConvTranspose <group = 2> (x, w)  y = BatchNormalization (c, g, b, m, v) }}""",
         FuseConvBatchNorm(),
         """g (float[1,4,2,2] x) => (float[1,4,3,3] y)

@@ -1,0 +1,105 @@
+"""Channel ranges that differ, between nodes whose constants can take the difference up."""
+
+import numpy as np
+import pytest
+from checks import check_pass, check_unchanged, model_from
+
+from lucid_fx.passes.equalization_sites import find_sites
+from lucid_fx.passes.equalize_channels import WIDEST, EqualizeChannels, channel_factors
+
+CONVS = "float[2,2,1,1] w = {1, 2, 3, 4}, float[2] b = {2, 4}, float[1,2,1,1] v = {1, 2}"
+PAIR = f"""g (float[1,2,3,3] x) => (float[1,1,3,3] y) <{CONVS}> {{
+    [c] t = Conv (x, w, b)  [d] y = Conv (t, v) }}"""
+QUARTER = EqualizeChannels({"t": np.array([1, 0.25])})
+"""A power of two, so that no number is rounded."""
+
+
+def test_two_convs() -> None:
+    check_pass(
+        PAIR,
+        QUARTER,
+        """g (float[1,2,3,3] x) => (float[1,1,3,3] y)
+            <float[2,2,1,1] w_equalized = {1, 2, 12, 16}, float[2] b_equalized = {2, 16},
+             float[1,2,1,1] v_equalized = {1, 0.5}> {
+            [c] t = Conv (x, w_equalized, b_equalized)  [d] y = Conv (t, v_equalized) }""",
+        once=True,
+    )
+
+
+def test_through_a_relu() -> None:
+    check_pass(
+        f"""g (float[1,2,3,3] x) => (float[1,1,3,3] y) <{CONVS}> {{
+            c = Conv (x, w, b)  t = Relu (c)  y = Conv (t, v) }}""",
+        QUARTER,
+        """g (float[1,2,3,3] x) => (float[1,1,3,3] y)
+            <float[2,2,1,1] w_equalized, float[2] b_equalized, float[1,2,1,1] v_equalized> {
+            c = Conv (x, w_equalized, b_equalized)  t = Relu (c)  y = Conv (t, v_equalized) }""",
+        once=True,
+    )
+
+
+def test_a_normalisation_in_front_of_matrix_products() -> None:
+    """The transformer case: LayerNormalization read by several projections."""
+    check_pass(
+        """g (float[3,2] x) => (float[3,2] y, float[3,2] z)
+            <float[2] s = {1, 2}, float[2] o = {0.5, 1}, float[2,2] q = {1, 2, 3, 4},
+             float[2,2] k = {5, 6, 7, 8}> {
+            t = LayerNormalization (x, s, o)  y = MatMul (t, q)  z = Gemm <transB = 1> (t, k) }""",
+        QUARTER,
+        """g (float[3,2] x) => (float[3,2] y, float[3,2] z)
+            <float[2] s_equalized = {1, 8}, float[2] o_equalized = {0.5, 4},
+             float[2,2] q_equalized = {1, 2, 0.75, 1}, float[2,2] k_equalized = {5, 1.5, 7, 2}> {
+            t = LayerNormalization (x, s_equalized, o_equalized)
+            y = MatMul (t, q_equalized)  z = Gemm <transB = 1> (t, k_equalized) }""",
+        once=True,
+    )
+
+
+def test_a_weight_that_a_third_node_reads_is_not_changed() -> None:
+    check_pass(
+        f"""g (float[1,2,3,3] x) => (float[1,1,3,3] y, float[1,2,3,3] z) <{CONVS}> {{
+            t = Conv (x, w, b)  y = Conv (t, v)  z = Conv (x, w) }}""",
+        QUARTER,
+        """g (float[1,2,3,3] x) => (float[1,1,3,3] y, float[1,2,3,3] z)
+            <float[2,2,1,1] w = {1, 2, 3, 4}, float[2,2,1,1] w_equalized, float[2] b_equalized,
+             float[1,2,1,1] v_equalized> {
+            t = Conv (x, w_equalized, b_equalized)  y = Conv (t, v_equalized)  z = Conv (x, w) }""",
+        once=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("t = Conv (x, w, b)  a = Conv (t, v)  y = Add (a, t)", id="a reader that adds"),
+        pytest.param("c = Conv (x, w, b)  t = Sigmoid (c)  y = Conv (t, v)", id="not homogeneous"),
+        pytest.param("c = Conv (x, w, b)  t = Add (c, x)  y = Conv (t, v)", id="made by a sum"),
+        pytest.param("t = Conv (x, w, z)  y = Conv (t, v)", id="a bias that is computed"),
+        pytest.param("t = Relu (x)  y = Conv (t, v)", id="made from a graph input"),
+    ],
+)
+def test_what_cannot_be_rescaled_stays(body: str) -> None:
+    shape = "1,2,3,3" if "Add (a" in body else "1,1,3,3"
+    check_unchanged(
+        f"g (float[1,2,3,3] x, float[2] z) => (float[{shape}] y) <{CONVS}> {{ {body} }}", QUARTER
+    )
+
+
+def test_factors_even_out_ranges_and_weights() -> None:
+    """The burden is shared: the root of range over weight, at most `WIDEST` apart."""
+    (site,) = find_sites(model_from(PAIR))
+    ranges = {"t": (np.array([-8.0, 0.0]), np.array([2.0, 1.0]))}
+    factors = channel_factors(site, ranges)
+    assert factors is not None
+    np.testing.assert_allclose(factors, [1, np.sqrt((1 / 2) / (8 / 1))])
+    narrow = channel_factors(site, {"t": (np.zeros(2), np.array([1.0, 1e-12]))})
+    assert narrow is not None and narrow.min() == 1 / WIDEST
+
+
+def test_dead_or_broken_ranges_give_no_factors() -> None:
+    (site,) = find_sites(model_from(PAIR))
+    one_dead = channel_factors(site, {"t": (np.zeros(2), np.array([1.0, 0.0]))})
+    assert one_dead is not None and one_dead.tolist() == [1, 1]
+    assert channel_factors(site, {"t": (np.zeros(2), np.zeros(2))}) is None
+    assert channel_factors(site, {"t": (np.zeros(2), np.array([1.0, np.inf]))}) is None
+    assert channel_factors(site, {}) is None
