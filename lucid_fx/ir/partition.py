@@ -58,15 +58,14 @@ def cheapest_choice(
         for consumer in tie.consumers:
             _edge(flow, leaving, ("node", consumer), FORBIDDEN)
             _edge(flow, ("node", consumer), entering, FORBIDDEN)
-    _, (chosen_side, _) = nx.minimum_cut(
-        flow, source, sink, flow_func=nx.algorithms.flow.preflow_push
-    )
-    reachable = _reachable(flow, source, chosen_side)
-    found = {key for key in prices if ("node", key) in reachable}
-    broken = [key for key, price in prices.items() if price[key not in found] == FORBIDDEN]
-    if broken:
-        raise VerifyError(f"no split satisfies all prices: {broken[0]!r} cannot take either state")
-    return found
+    try:
+        residual = nx.algorithms.flow.preflow_push(flow, source, sink)
+    except nx.NetworkXUnbounded:
+        stuck = [key for key, price in prices.items() if price == (FORBIDDEN, FORBIDDEN)]
+        which = f"{stuck[0]!r} cannot take either state" if stuck else "two rules exclude each other"
+        raise VerifyError(f"no split satisfies all prices: {which}") from None
+    reachable = _reachable(residual, source)
+    return {key for key in prices if ("node", key) in reachable}
 
 
 def _edge(flow: nx.DiGraph, start: Hashable, end: Hashable, price: float) -> None:
@@ -79,12 +78,12 @@ def _edge(flow: nx.DiGraph, start: Hashable, end: Hashable, price: float) -> Non
         flow.add_edge(start, end, capacity=max(1, round(price * 1000)))
 
 
-def _reachable(flow: nx.DiGraph, source: Hashable, side: set[Hashable]) -> set[Hashable]:
-    """The part of the source side that hangs on the source, so that ties stay unchosen."""
+def _reachable(residual: nx.DiGraph, source: Hashable) -> set[Hashable]:
+    """What the source still reaches beside the flow: the smallest side of all cheapest cuts."""
     seen, stack = {source}, [source]
     while stack:
-        for succ in flow.successors(stack.pop()):
-            if succ in side and succ not in seen:
+        for succ, edge in residual[stack.pop()].items():
+            if succ not in seen and edge["capacity"] > edge["flow"]:
                 seen.add(succ)
                 stack.append(succ)
     return seen

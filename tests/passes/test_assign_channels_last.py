@@ -11,19 +11,44 @@ CONV = "QLinearConv ({}, s, z, w, s, wz, s, z)"
 NHWC = "com.microsoft.QLinearConv <channels_last = 1> ({}, s, z, w, s, wz, s, z)"
 
 
-def test_a_residual_block_turns_as_a_whole() -> None:
+def test_the_rim_is_where_it_costs_least() -> None:
     check_pass(
         f"""g ({IMAGE} x) => ({IMAGE} y) <{GRID}> {{
+            [c] t = {CONV.format("x")}  [d] u = {CONV.format("t")}
+            [a] y = com.microsoft.QLinearAdd (u, s, z, x, s, z, s, z) }}""",
+        AssignChannelsLast(),
+        f"""g ({IMAGE} x) => ({IMAGE} y) <{GRID}> {{
+            x_turned = Transpose <perm = [0, 2, 3, 1]> (x)
+            c_QLinearConv_out = {NHWC.format("x_turned")}
+            d_QLinearConv_out = {NHWC.format("c_QLinearConv_out")}
+            u = Transpose <perm = [0, 3, 1, 2]> (d_QLinearConv_out)
+            [a] y = com.microsoft.QLinearAdd (u, s, z, x, s, z, s, z) }}""",
+        exact=True,
+    )
+
+
+def test_an_addition_between_convs_does_not_break_the_region() -> None:
+    check_pass(
+        f"""g ({IMAGE} x) => ({IMAGE} y) <{GRID}, {IMAGE} u> {{
             [c] t = {CONV.format("x")}
-            [a] y = com.microsoft.QLinearAdd (t, s, z, x, s, z, s, z) }}""",
+            [a] u = com.microsoft.QLinearAdd (t, s, z, x, s, z, s, z)
+            [d] y = {CONV.format("u")} }}""",
         AssignChannelsLast(),
         f"""g ({IMAGE} x) => ({IMAGE} y) <{GRID}> {{
             x_turned = Transpose <perm = [0, 2, 3, 1]> (x)
             c_QLinearConv_out = {NHWC.format("x_turned")}
             a_QLinearAdd_out =
                 com.microsoft.QLinearAdd (c_QLinearConv_out, s, z, x_turned, s, z, s, z)
-            y = Transpose <perm = [0, 3, 1, 2]> (a_QLinearAdd_out) }}""",
+            d_QLinearConv_out = {NHWC.format("a_QLinearAdd_out")}
+            y = Transpose <perm = [0, 3, 1, 2]> (d_QLinearConv_out) }}""",
         exact=True,
+    )
+
+
+def test_a_lone_conv_gains_nothing() -> None:
+    """onnxruntime transposes inside the op as we would outside of it."""
+    check_unchanged(
+        f"g ({IMAGE} x) => ({IMAGE} y) <{GRID}> {{ y = {CONV.format('x')} }}", AssignChannelsLast()
     )
 
 
@@ -54,7 +79,7 @@ SHAPES = {"MaxPool": "1,2,3,3", "QLinearAveragePool": "1,2,3,3", "Pad": "1,2,5,4
 def test_ops_between_convs_follow_them(op: str) -> None:
     more = """int64[8] pads = {0, 0, 1, 0, 0, 0, 0, 0}, uint8[2,1,1] k = {130, 120},
         int8[2,4,1,1] v = {1, 2, 3, 4, 5, 6, 7, 8}"""
-    name = op.split(" ")[0].removeprefix("com.microsoft.")
+    name = op.split(" ", maxsplit=1)[0].removeprefix("com.microsoft.")
     made = {"MaxPool": "NhwcMaxPool"}.get(name, name)
     shape = SHAPES.get(name, "1,2,4,4")
     inner = "1,4,4,4" if name == "QLinearConcat" else shape

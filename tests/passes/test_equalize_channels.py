@@ -71,7 +71,7 @@ def test_a_weight_that_a_third_node_reads_is_not_changed() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param("t = Conv (x, w, b)  a = Conv (t, v)  y = Add (a, t)", id="a reader that adds"),
+        pytest.param("t = Conv (x, w, b)  a = Conv (t, v)  y = Add (a, t)", id="an addition reads"),
         pytest.param("c = Conv (x, w, b)  t = Sigmoid (c)  y = Conv (t, v)", id="not homogeneous"),
         pytest.param("c = Conv (x, w, b)  t = Add (c, x)  y = Conv (t, v)", id="made by a sum"),
         pytest.param("t = Conv (x, w, z)  y = Conv (t, v)", id="a bias that is computed"),

@@ -54,7 +54,8 @@ def test_weights_are_coded_by_output_channel() -> None:
     """The default recipe; largest weights lose half a code, since the grid ends at 127.5 steps."""
     check_pass(
         """g (float[3,6] x) => (float[3,2] y)
-            <float[6,2] w = {127.5, 255, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0}> { [m] y = MatMul (x, w) }""",
+            <float[6,2] w = {127.5, 255, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0}> {
+            [m] y = MatMul (x, w) }""",
         InsertQDQ(frozenset("m"), {"x": grid(1 / 8, 128), "y": grid(4, 128)}),
         """g (float[3,6] x) => (float[3,2] y)
             <float x_scale = {0.125}, uint8 x_zero_point = {128},

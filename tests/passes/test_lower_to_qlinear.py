@@ -36,7 +36,7 @@ def decoded(name: str, grid: str = "s, z") -> str:
 )  # fmt: skip
 def test_ops_with_a_grid_of_their_own(op: str, lowered: str, bound: int) -> None:
     shape = {"Concat": "1,4,4,4", "GlobalAveragePool": "1,2,1,1", "ReduceMean": "1,2,1,1",
-             "AveragePool": "1,2,3,3"}.get(op.split(" ")[0], "1,2,4,4")  # fmt: skip
+             "AveragePool": "1,2,3,3"}.get(op.split(" ", maxsplit=1)[0], "1,2,4,4")  # fmt: skip
     axes = ", int64[2] axes = {2, 3}" if "axes" in op else ""
     check_pass(
         f"""g ({IMAGE} p, {IMAGE} q) => (uint8[{shape}] y) <{GRIDS}{axes}> {{

@@ -27,7 +27,7 @@ def test_between_two_dense_convs() -> None:
 
 
 def test_a_gated_block() -> None:
-    """Squeeze and excitation: an activation of zero need not be zero, but its reader's weight is."""
+    """Squeeze and excitation: a gate of zero need not be zero, but the weight behind it is."""
     check_pass(
         f"""g ({IN}) => ({OUT}) <{WEIGHTS}> {{
             c = Conv (x, w, b)  [dw] t = Conv <group = 3> (c, d)

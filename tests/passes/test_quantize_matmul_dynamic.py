@@ -67,7 +67,7 @@ def test_gemm_with_a_transposed_weight_and_its_factors() -> None:
 
 @pytest.mark.parametrize("bias", ["float[3,2] k = {1, 2, 3, 4, 5, 6}", "float[1] k = {1}"])
 def test_an_addition_that_is_no_bias_stays_behind(bias: str) -> None:
-    declared = bias.split(" = ")[0]
+    declared = bias.split(" = ", maxsplit=1)[0]
     check_pass(
         f"""g (float[3,2] x) => (float[3,2] y) <{WEIGHT}, {bias}> {{
             [m] t = MatMul (x, w)  [a] y = Add (t, k) }}""",
