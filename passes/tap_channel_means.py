@@ -19,8 +19,8 @@ AXES_INPUT_OPSET = 18
 class TapChannelMeans(GraphPass):
     """Add a ReduceMean over all axes but the channels' behind each value, as a graph output.
 
-    ``y = Relu (x)`` → the same and ``y_mean = ReduceMean <axes = [0,2,3]> (y)`` as an output; values
-    inside bodies, which cannot be outputs, stay alone.
+    ``y = Relu (x)`` → the same and ``y_channel_mean = ReduceMean <axes = [0,2,3]> (y)`` as an
+    output; values inside bodies, which cannot be outputs, stay alone.
 
     Attributes:
         values: value name → channel axis.

@@ -62,7 +62,8 @@ def cheapest_choice(
         residual = nx.algorithms.flow.preflow_push(flow, source, sink)
     except nx.NetworkXUnbounded:
         stuck = [key for key, price in prices.items() if price == (FORBIDDEN, FORBIDDEN)]
-        which = f"{stuck[0]!r} cannot take either state" if stuck else "two rules exclude each other"
+        either = f"{stuck[0]!r} cannot take either state" if stuck else ""
+        which = either or "two rules exclude each other"
         raise VerifyError(f"no split satisfies all prices: {which}") from None
     reachable = _reachable(residual, source)
     return {key for key in prices if ("node", key) in reachable}

@@ -67,7 +67,7 @@ def test_no_choice_is_cheaper_and_none_as_cheap_is_smaller(
 
 def test_a_price_is_paid_once_for_all_consumers() -> None:
     """Three readers of one tensor share a Transpose: 1 + 3 · 0 is cheaper than 3 · 2."""
-    prices = {"made": (FORBIDDEN, 0.0), **{name: (0.0, 2.0) for name in "abc"}}
+    prices = {"made": (FORBIDDEN, 0.0), **dict.fromkeys("abc", (0.0, 2.0))}
     assert cheapest_choice(prices, [Tie("made", ("a", "b", "c"), 0.0, 1.0)]) == {"a", "b", "c"}
 
 

@@ -17,7 +17,8 @@ HALVES = FixedQParamsObserver.with_args(
 FEED = {"x": np.array([[0, 255], [1, 2], [3, 4]], np.float32) / 16}
 WEIGHT = "float[2,2] w = {1, 2, -3, 0.5}, float[2] b = {1, 2}"
 CODED = "int8[2,2] w_quantized = {2, 4, -6, 1}, float w_scale = {0.5}, int8 w_zero_point = {0}"
-PAIR = f"g (float[3,2] x) => (float[3,2] y) <{WEIGHT}> {{ [m] t = MatMul (x, w)  [a] y = Add (t, b) }}"
+PAIR = f"""g (float[3,2] x) => (float[3,2] y) <{WEIGHT}> {{
+    [m] t = MatMul (x, w)  [a] y = Add (t, b) }}"""
 
 
 def dynamic(*, portable: bool = False) -> QuantizeMatMulDynamic:
@@ -29,7 +30,8 @@ def test_matmul_and_its_bias_become_one_node() -> None:
         PAIR,
         dynamic(),
         f"""g (float[3,2] x) => (float[3,2] y) <{CODED}, float[2] b = {{1, 2}}> {{
-            y = com.microsoft.DynamicQuantizeMatMul (x, w_quantized, w_scale, w_zero_point, b) }}""",
+            y = com.microsoft.DynamicQuantizeMatMul
+                (x, w_quantized, w_scale, w_zero_point, b) }}""",
         feeds=FEED,
     )
     assert [ledger_of(model)[name].status for name in "ma"] == ["quantized", "quantized"]
@@ -60,7 +62,8 @@ def test_gemm_with_a_transposed_weight_and_its_factors() -> None:
         """g (float[3,2] x) => (float[3,2] y)
             <int8[2,2] w_quantized = {4, -12, 8, 2}, float w_scale = {0.5}, int8 w_zero_point = {0},
              float[2] b_m = {3, 6}> {
-            y = com.microsoft.DynamicQuantizeMatMul (x, w_quantized, w_scale, w_zero_point, b_m) }""",
+            y = com.microsoft.DynamicQuantizeMatMul
+                (x, w_quantized, w_scale, w_zero_point, b_m) }""",
         feeds=FEED,
     )
 
