@@ -19,8 +19,10 @@ from lucid_fx.passes.insert_qdq import InsertQDQ
 from lucid_fx.passes.lower_to_qlinear import LowerToQLinear
 from lucid_fx.passes.pad_depthwise_channels import PadDepthwiseChannels
 from lucid_fx.passes.pipeline import GraphPass, run_pipeline
+from lucid_fx.passes.qdq import AXIS_OPSET
 from lucid_fx.passes.quantize_lstm_dynamic import QuantizeLSTMDynamic
 from lucid_fx.passes.quantize_matmul_dynamic import QuantizeMatMulDynamic
+from lucid_fx.passes.raise_opset import RaiseOpset
 from lucid_fx.prepared import PreparedModule, Statistics
 
 Format = Literal["qoperator", "qdq"]
@@ -61,7 +63,9 @@ def convert_passes(
         InsertQDQ(plan.integer, statistics.grids, weights, target, statistics.means),
     )
     if format == "qdq":
-        return (*reference, EliminateDead())
+        # Q and DQ of ONNX itself instead of onnxruntime's own, where a channel axis needs it
+        needed = (RaiseOpset(AXIS_OPSET),) if plan.integer else ()
+        return (*needed, *reference, EliminateDead())
     return (
         *reference,
         LowerToQLinear(plan.integer),  # every DQ → op → Q becomes one op

@@ -22,6 +22,7 @@ from lucid_fx.passes.equalize_channels import channel_factors
 from lucid_fx.passes.insert_observers import InsertObservers
 from lucid_fx.passes.pipeline import run_pipeline
 from lucid_fx.passes.tap_channel_means import TapChannelMeans, mean_name
+from lucid_fx.passes.unseen_values import leave_unseen
 from lucid_fx.quantization import (
     MinMaxObserver,
     ObserverBase,
@@ -235,6 +236,7 @@ class PreparedModule(GraphModule):
 
     def statistics(self) -> Statistics:
         """Everything that the passes need of what was seen; see `grids` for errors."""
+        self._leave_unseen()
         grids = self.grids()
         products = {
             str(node.name)
@@ -244,6 +246,19 @@ class PreparedModule(GraphModule):
         return Statistics(
             grids, self.factors(), self.channel_means(), self._spans(grids), frozenset(products)
         )
+
+    def _leave_unseen(self) -> None:
+        """Take out of the plan what needs the range of a value that no sample gave."""
+        if not self.samples:
+            return
+        self._take_states()
+        seen = {value for value, observer in self.observers.items() if _has_seen(observer)}
+        self.plan = leave_unseen(self.float_model, self.plan, seen)
+        self.sites = [
+            site
+            for site in self.sites
+            if all(value.name in seen for value in (site.value, *site.between))
+        ]
 
     def _spans(self, grids: dict[str, QParams]) -> dict[str, float]:
         """Root mean square of each histogram in steps of its grid."""
@@ -319,6 +334,13 @@ class PreparedModule(GraphModule):
     def weight_factories(self) -> dict[str, Any]:
         """Node name → factory of its weight observer."""
         return {name: recipe.weight for name, recipe in self.recipes.items() if recipe is not None}
+
+
+def _has_seen(observer: ObserverBase) -> bool:
+    """Whether the observer has met a finite value; one with fixed parameters needs none."""
+    if type(observer).range is ObserverBase.range:
+        return True
+    return all(bool(np.isfinite(end).all()) for end in observer.range())
 
 
 EVERYTHING = (-float("inf"), float("inf"))

@@ -21,7 +21,12 @@ from lucid_fx.passes import FLOAT
 from lucid_fx.passes.choose_integer_regions import choose_integer_regions
 from lucid_fx.passes.pipeline import run_pipeline
 from lucid_fx.prepared import PreparedModule
-from lucid_fx.quantization import QConfig, QConfigMapping, get_default_qconfig_mapping
+from lucid_fx.quantization import (
+    QConfig,
+    QConfigMapping,
+    get_default_qconfig_mapping,
+    per_tensor_affine,
+)
 from lucid_fx.runtime.native_library import cpu_isa
 from lucid_fx.target import Target, find_target
 from lucid_fx.tracing import trace
@@ -75,7 +80,8 @@ def prepare_fx(
     recipes = _recipes(module.model, mapping)
     excluded = {name: "the configuration leaves it in float" for name, r in recipes.items() if not r}
     chosen = find_target(target, cpu_isa())
-    plan = choose_integer_regions(module.model, chosen, excluded, shapes)
+    unclipped = frozenset(name for name, recipe in recipes.items() if not _clips(recipe))
+    plan = choose_integer_regions(module.model, chosen, excluded, shapes, unclipped)
     return PreparedModule(module.model, plan, recipes, chosen, shapes)
 
 
@@ -195,6 +201,11 @@ def quantize(
     every = itertools.chain([first], samples)
     _calibrate(prepared, every, _length(data), progress, nonfinite)
     return convert_fx(prepared, format=format, inplace=True)
+
+
+def _clips(recipe: QConfig | None) -> bool:
+    """Whether activation grids end at the ends of the observed range, as affine ones do."""
+    return recipe is not None and recipe.activation().qscheme is per_tensor_affine
 
 
 def _shapes(sample: dict[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -6,7 +6,11 @@ from lucid_fx.passes.eliminate_identity import EliminateIdentity
 from lucid_fx.passes.fold_constants import FoldConstants
 from lucid_fx.passes.fuse_conv_affine import FuseConvAffine
 from lucid_fx.passes.fuse_conv_batch_norm import FuseConvBatchNorm
+from lucid_fx.passes.fuse_gelu import FuseGelu
 from lucid_fx.passes.fuse_hard_swish import FuseHardSwish
+from lucid_fx.passes.fuse_layer_norm import FuseLayerNorm
+from lucid_fx.passes.fuse_matmul_add import FuseMatMulAdd
+from lucid_fx.passes.fuse_pad_into_conv import FusePadIntoConv
 from lucid_fx.passes.inline_functions import InlineFunctions
 from lucid_fx.passes.lift_constants import LiftConstants
 from lucid_fx.passes.name_everything import NameEverything
@@ -14,6 +18,7 @@ from lucid_fx.passes.normalize_arithmetic import NormalizeArithmetic
 from lucid_fx.passes.pipeline import GraphPass
 from lucid_fx.passes.unfold_batch_norm import UnfoldBatchNorm
 from lucid_fx.passes.unroll_conv_transpose import UnrollConvTranspose
+from lucid_fx.passes.widen_half import WidenHalf
 
 IMPORT: tuple[GraphPass, ...] = (
     NameEverything(),  # first: the ledger, errors and the user's configuration go by names
@@ -24,9 +29,14 @@ IMPORT: tuple[GraphPass, ...] = (
 """Puts a model into the form that all passes expect; changes no numbers."""
 
 FLOAT: tuple[GraphPass, ...] = (
-    FoldConstants(),  # first: the other patterns ask for constants
+    WidenHalf(),  # before all: CPUs compute in float32, and integer kernels give float32
+    FoldConstants(),  # the other patterns ask for constants
     EliminateIdentity(),  # so that producers and consumers are neighbours
     NormalizeArithmetic(),  # Sub and Div by constants become Add and Mul, which have kernels
+    FuseLayerNorm(),  # normalisations and Gelu stay in float as one op each
+    FuseGelu(),
+    FusePadIntoConv(),  # before folds, which make new Conv nodes
+    FuseMatMulAdd(),  # one rounding instead of two; before folds into Gemm
     FuseHardSwish(),  # before affine folds, which would break its pattern
     FuseConvBatchNorm(),  # a norm between Conv and Q keeps the Conv in float
     FuseConvAffine(),  # the same for learnt scales behind a Conv

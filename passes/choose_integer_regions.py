@@ -90,6 +90,7 @@ def choose_integer_regions(
     target: Target,
     excluded: dict[str, str] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    unclipped: frozenset[str] = frozenset(),
 ) -> Plan:
     """Decide for each node whether it computes on codes.
 
@@ -102,6 +103,7 @@ def choose_integer_regions(
         target: prices and kernels.
         excluded: nodes to leave in float → why.
         shapes: concrete shapes of one sample, by value; they sharpen the choice.
+        unclipped: nodes whose output grid does not end where an activation clips (symmetric ones).
     """
     excluded = excluded or {}
     every = list(nodes(model))
@@ -114,16 +116,20 @@ def choose_integer_regions(
     dynamic = frozenset(
         str(n.name)
         for n in every
-        if n.name not in chosen and refused[n.name] is None and _weighted(n)
-        or n.op_type == "LSTM" and n.name not in excluded
+        if (n.name not in chosen and refused[n.name] is None and _weighted(n))
+        or (is_op(n, "LSTM") and n.name not in excluded and _is_single(n.inputs[0]))
     )
     reasons = {
         str(n.name): refused[n.name] or "between float neighbours it gains nothing from codes"
         for n in every
         if n.name not in integer | dynamic
     }
-    absorbed = frozenset(str(n.name) for n in every if _is_absorbed(n, integer))
+    absorbed = frozenset(str(n.name) for n in every if n.name not in unclipped and _is_absorbed(n, integer))
     return Plan(integer, dynamic, absorbed, _observed(every, integer, absorbed), reasons)
+
+
+def _is_single(value: ir.Value | None) -> bool:
+    return value is not None and value.dtype == ir.DataType.FLOAT
 
 
 def _weighted(node: ir.Node) -> bool:

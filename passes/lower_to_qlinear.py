@@ -8,11 +8,12 @@ import onnx_ir as ir
 
 from lucid_fx.ir.naming import Names
 from lucid_fx.ir.rewrite import remove
-from lucid_fx.ir.walk import nodes, opset
+from lucid_fx.ir.walk import nodes
 from lucid_fx.ops.emit import Emit, Grid, Quantized
 from lucid_fx.ops.row import Operand, OpRow
 from lucid_fx.ops.table import find_row
 from lucid_fx.passes.pipeline import GraphPass
+from lucid_fx.passes.raise_opset import raise_opset
 
 CODES_OPSET = 12
 """First ONNX operator set in which MaxPool, Max and Clip take 8-bit integers."""
@@ -43,8 +44,8 @@ class LowerToQLinear(GraphPass):
                 continue
             _lower(Emit(model, names, node, self.name, (node,)), node, row, inputs, outputs)
             changed = True
-        if changed and opset(model) < CODES_OPSET:
-            model.graph.opset_imports[""] = CODES_OPSET  # a superset of 11 without Dropout
+        if changed:
+            raise_opset(model, CODES_OPSET, self.name)
         return changed
 
 

@@ -96,9 +96,10 @@ def _is_exotic(array: Any) -> bool:
 
 
 def _to_value(array: Any) -> Any:
+    array = np.asarray(array, order="C")
     if not _is_exotic(array):
-        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
-    raw = np.ascontiguousarray(array).view(np.uint8 if array.dtype.itemsize == 1 else np.uint16)
+        return ort.OrtValue.ortvalue_from_numpy(array)
+    raw = array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16)
     kind = ir.DataType.from_numpy(array.dtype)
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, kind.value)
 

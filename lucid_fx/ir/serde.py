@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from lucid_fx.errors import ModelError
-from lucid_fx.ir.walk import graphs
+from lucid_fx.ir.walk import graphs, input_at, is_op
 
 INLINE_LIMIT = 1_600_000_000
 """Bytes of initializers above which a model is written with external data (protobuf: 2 GB)."""
@@ -103,6 +103,32 @@ def infer_shapes(model: ir.Model) -> None:
 
     Declared shapes of graph inputs and outputs stay.
     """
+    for _ in range(RANK_ROUNDS):
+        _infer_once(model)
+        if not _infer_ranks(model):
+            return
+
+
+RANK_ROUNDS = 16
+"""How often ranks found by `_infer_ranks` are given to ONNX's inference, which then goes on."""
+
+
+def _infer_ranks(model: ir.Model) -> bool:
+    """Ranks of what is reshaped to a computed shape of known length, where ONNX stops."""
+    found = False
+    for graph in graphs(model):
+        for node in graph:
+            wanted = input_at(node, 1)
+            if not is_op(node, "Reshape") or node.outputs[0].shape is not None or wanted is None:
+                continue
+            shape = wanted.const_value.shape if wanted.const_value is not None else wanted.shape
+            if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
+                node.outputs[0].shape = ir.Shape([None] * shape[0])
+                found = True
+    return found
+
+
+def _infer_once(model: ir.Model) -> None:
     inferred = _inferred(model, {})
     if inferred is None:
         return
@@ -114,7 +140,19 @@ def infer_shapes(model: ir.Model) -> None:
                 continue
             if value.type is None:  # by type: a sequence has an element type, too
                 value.type = found.type
-            value.shape = value.shape if value.shape is not None else found.shape
+            value.shape = _sharper(value, found.shape)
+
+
+def _sharper(value: ir.Value, found: ir.Shape | None) -> ir.Shape | None:
+    """The known shape, with sizes from ``found`` for dimensions that had none."""
+    known = value.shape
+    if known is None or found is None or len(known) != len(found):
+        return known if known is not None else found
+    if value.is_graph_input() or value.is_graph_output():
+        return known
+    return ir.Shape(
+        [new if isinstance(new, int) else old for old, new in zip(known, found, strict=True)]
+    )
 
 
 def shapes_for(

@@ -21,6 +21,8 @@ _QUANTIZED_PREFIXES = ("QLinear", "QGemm", "MatMulInteger", "DynamicQuantize", "
                        "MatMulNBits", "QOrdered", "QEmbed", "GatherBlockQuantized", "QMoE",
                        "MatMulBnb4", "MatMulFpQ4", "QuantizeLinear", "DequantizeLinear")  # fmt: skip
 
+_BODIES = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
 
 def find_row(node: ir.Node) -> OpRow | None:
     """The row of a node's operator, None where the table has none."""
@@ -38,14 +40,17 @@ def is_quantized_op(node: ir.Node) -> bool:
 def refusal(node: ir.Node) -> str | None:
     """Why a node cannot compute on codes; None when it can."""
     row = find_row(node)
-    if row is None:
-        return "it computes no reals that have a grid" if not _has_float(node) else (
-            f"the op table has no integer form of {node.op_type}"
-        )
-    if row.lower is None:
-        return row.why_float
     if not any(is_float(value) for value in node.outputs):
         return "it computes no reals that have a grid"
+    if row is None and any(attr.type in _BODIES for attr in node.attributes.values()):
+        return "the nodes in its bodies are looked at one by one"
+    if row is None:
+        return f"the op table has no integer form of {node.op_type}"
+    if row.lower is None:
+        return row.why_float
+    for value in node.outputs:
+        if is_float(value) and value.dtype != ir.DataType.FLOAT:
+            return f"it computes in {value.dtype}, and integer kernels give float32 only"
     return row.refuses(node)
 
 
@@ -63,7 +68,3 @@ def needed_range(value: ir.Value) -> tuple[float, float]:
         )
         low, high = min(low, least), max(high, most)
     return low, high
-
-
-def _has_float(node: ir.Node) -> bool:
-    return any(is_float(value) for value in (*node.inputs, *node.outputs) if value is not None)

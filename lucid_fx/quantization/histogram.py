@@ -19,8 +19,8 @@ Range = tuple[np.float32 | NDArray[np.float32], np.float32 | NDArray[np.float32]
 
 def count(x: NDArray[np.float32], low: float, high: float, bins: int) -> NDArray[np.int64]:
     """Counts of ``x`` in equal bins of [low, high]; a point range counts in [low, low + 1]."""
-    top = high if high > low else low + 1.0
-    step = (top - low) / bins
+    width = high - low if high > low else 1.0  # from 2**53 on, low + 1 is low
+    step = width / bins
     index = np.trunc((x.astype(np.float64).ravel() - low) / step).astype(np.int64)
     return np.bincount(np.minimum(index, bins - 1), minlength=bins)
 
