@@ -104,7 +104,7 @@ class _Turn:
             inputs[index] = self._turned(value, dims, emit)
         outputs = rule.write(emit, node, inputs)
         for old, new in zip(node.outputs, outputs, strict=False):
-            new.dtype, new.shape = old.dtype, _permuted(old.shape, to_last(dims))
+            new.type, new.shape = old.type, _permuted(old.shape, to_last(dims))
             self.last[id(old)] = new
             self.first.append((old, new, node))
 
@@ -130,7 +130,7 @@ class _Turn:
         node = ir.node("Transpose", [source], {"perm": perm})
         node.name = self.names.fresh(f"{value.name}_Transpose")
         node.outputs[0].name = self.names.fresh(f"{value.name}_turned")
-        node.outputs[0].dtype, node.outputs[0].shape = value.dtype, _permuted(source.shape, perm)
+        node.outputs[0].type, node.outputs[0].shape = value.type, _permuted(source.shape, perm)
         mark(node, self.pass_name, [] if producer is None else [producer])
         if producer is not None:
             producer.append(node)
@@ -155,7 +155,7 @@ class _Turn:
                 mark(back, self.pass_name, [node])
                 producer.append(back)
                 value, name = back.outputs[0], old.name
-                value.dtype, value.shape = old.dtype, old.shape
+                value.type, value.shape = old.type, old.shape
                 old.replace_all_uses_with(value, replace_graph_outputs=True)
                 old.name = f"{name}~replaced"
                 value.name = name

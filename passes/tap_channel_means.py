@@ -41,7 +41,7 @@ class TapChannelMeans(GraphPass):
             node = self._reduce(model, names, value, axes)
             node.name = names.fresh(f"{value.name}_ChannelMean")
             node.outputs[0].name = names.fresh(mean_name(value.name))
-            node.outputs[0].dtype, node.outputs[0].shape = value.dtype, ir.Shape([None])
+            node.outputs[0].type, node.outputs[0].shape = value.type, ir.Shape([None])
             producer = value.producer()
             mark(node, self.name, [] if producer is None else [producer])
             graph.append(node)

@@ -96,5 +96,5 @@ def test_the_pipelines_settle() -> None:
     model = model_from(CHAIN)
     run_pipeline(model, (*IMPORT, *FLOAT))
     told: list[str] = []
-    run_pipeline(model, (*IMPORT, *FLOAT), after=lambda p, m, changed: told.extend([p.name] * changed))
+    run_pipeline(model, (*IMPORT, *FLOAT), lambda p, m, changed: told.extend([p.name] * changed))
     assert told == []
