@@ -13,7 +13,7 @@ import onnx_ir as ir
 from lucid_fx.errors import AlreadyQuantizedError, ModelError
 from lucid_fx.graph_module import GraphModule, clone_model
 from lucid_fx.ir.ledger import METADATA_KEY, Ledger, ledger_of
-from lucid_fx.ir.serde import infer_shapes, load_model
+from lucid_fx.ir.serde import from_proto, infer_shapes, load_model
 from lucid_fx.ir.walk import is_op, nodes, opset
 from lucid_fx.ops.table import is_quantized_op
 from lucid_fx.passes import IMPORT
@@ -67,7 +67,7 @@ def _load(model: Any, example_inputs: Any) -> ir.Model:
     if isinstance(model, str | Path):
         return load_model(model)
     if isinstance(model, onnx.ModelProto):
-        return ir.from_proto(model)
+        return from_proto(model)
     if isinstance(model, ir.Model):
         return clone_model(model)
     if _is_torch(model):
@@ -95,7 +95,7 @@ def _export(module: Any, example_inputs: Any) -> ir.Model:
     with tempfile.TemporaryDirectory(prefix="lucid_fx.") as folder:
         path = Path(folder) / "module.onnx"
         torch.onnx.export(module.eval(), args, str(path), dynamo=False)
-        return ir.from_proto(onnx.load(path))
+        return from_proto(onnx.load(path))
 
 
 def _check(model: ir.Model, allow_quantized: bool) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -29,7 +30,10 @@ def load_model(path: str | Path) -> ir.Model:
     if not path.is_file():
         raise ModelError(f"there is no file {str(path)!r}")
     try:
-        model = ir.load(path)
+        proto = onnx.load(path, load_external_data=False)
+        model = from_proto(proto)
+        for graph in graphs(model):
+            ir.external_data.set_base_dir(graph, path.parent)
     except Exception as error:
         raise ModelError(f"{str(path)!r} is not an ONNX model ({_first_line(error)})") from error
     if not model.graph.outputs:
@@ -40,6 +44,53 @@ def load_model(path: str | Path) -> ir.Model:
                 f"the external data {str(tensor.path)!r} is missing", tensor=tensor.name
             )
     return model
+
+
+def from_proto(proto: onnx.ModelProto) -> ir.Model:
+    """The model of a protobuf, which is not changed; sparse constants become dense ones."""
+    if any(_sparse(graph) for graph in _proto_graphs(proto.graph)):
+        twin = onnx.ModelProto()
+        twin.CopyFrom(proto)
+        for graph in _proto_graphs(twin.graph):
+            _make_dense(graph)
+        proto = twin
+    model: ir.Model = ir.from_proto(proto)
+    return model
+
+
+def _proto_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    yield graph
+    for node in graph.node:
+        for attr in node.attribute:
+            for body in ([attr.g] if attr.type == onnx.AttributeProto.GRAPH else attr.graphs):
+                yield from _proto_graphs(body)
+
+
+def _sparse(graph: onnx.GraphProto) -> bool:
+    attributes = (attr for node in graph.node for attr in node.attribute)
+    return bool(graph.sparse_initializer) or any(attr.name == "sparse_value" for attr in attributes)
+
+
+def _make_dense(graph: onnx.GraphProto) -> None:
+    for tensor in graph.sparse_initializer:
+        graph.initializer.append(_dense(tensor, tensor.values.name))
+    del graph.sparse_initializer[:]
+    for node in graph.node:
+        for attr in node.attribute:
+            if attr.type == onnx.AttributeProto.SPARSE_TENSOR and attr.name == "sparse_value":
+                value = _dense(attr.sparse_tensor, node.output[0])
+                attr.CopyFrom(onnx.helper.make_attribute("value", value))
+
+
+def _dense(tensor: onnx.SparseTensorProto, name: str) -> onnx.TensorProto:
+    values = onnx.numpy_helper.to_array(tensor.values)
+    places = onnx.numpy_helper.to_array(tensor.indices)
+    array = np.zeros(tuple(tensor.dims), values.dtype)
+    if places.ndim == 1:
+        array.reshape(-1)[places] = values
+    else:
+        array[tuple(places.T)] = values
+    return onnx.numpy_helper.from_array(array, name)
 
 
 def tensors(model: ir.Model) -> list[Any]:
