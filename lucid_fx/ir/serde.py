@@ -156,7 +156,8 @@ def infer_shapes(model: ir.Model) -> None:
     """
     for _ in range(RANK_ROUNDS):
         _infer_once(model)
-        if not _infer_ranks(model):
+        ranks, types = _infer_ranks(model), _infer_types(model)
+        if not (ranks or types):
             return
 
 
@@ -176,6 +177,27 @@ def _infer_ranks(model: ir.Model) -> bool:
             if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
                 node.outputs[0].shape = ir.Shape([None] * shape[0])
                 found = True
+    return found
+
+
+_ONE_TYPE = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Add", "Sub", "Mul", "Div")
+_ONE_TYPE_CONTRIB = ("FusedMatMul", "FusedGemm", "FusedConv", "Gelu", "BiasGelu", "FastGelu",
+                     "QuickGelu", "SkipLayerNormalization", "BiasAdd", "BiasSplitGelu")  # fmt: skip
+
+
+def _infer_types(model: ir.Model) -> bool:
+    """Types behind ops that ONNX does not know, from neighbours that have one type throughout."""
+    found = False
+    for graph in graphs(model):
+        for node in graph:
+            contrib = is_op(node, *_ONE_TYPE_CONTRIB, domain="com.microsoft")
+            if not contrib and not is_op(node, *_ONE_TYPE):
+                continue
+            ends = [value for value in (*node.inputs, node.outputs[0]) if value is not None]
+            kind = next((value.type for value in ends if value.type is not None), None)
+            for value in ends:
+                if value.type is None and kind is not None:
+                    value.type, found = kind, True
     return found
 
 

@@ -48,9 +48,11 @@ def refusal(node: ir.Node) -> str | None:
         return f"the op table has no integer form of {node.op_type}"
     if row.lower is None:
         return row.why_float
-    for value in node.outputs:
-        if is_float(value) and value.dtype != ir.DataType.FLOAT:
-            return f"it computes in {value.dtype}, and integer kernels give float32 only"
+    for value in (*(node.inputs[index] for index in row.data(node)), *node.outputs):
+        if is_float(value) and value.dtype != ir.DataType.FLOAT:  # type: ignore[union-attr]
+            return f"it computes in {value.dtype}, and integer kernels give float32 only"  # type: ignore[union-attr]
+        if value is not None and value.dtype is None and value.name:
+            return f"the type of {value.name!r} is not known"
     return row.refuses(node)
 
 
