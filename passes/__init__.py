@@ -4,6 +4,7 @@ from lucid_fx.passes.drop_initializer_inputs import DropInitializerInputs
 from lucid_fx.passes.eliminate_dead import EliminateDead
 from lucid_fx.passes.eliminate_identity import EliminateIdentity
 from lucid_fx.passes.fold_constants import FoldConstants
+from lucid_fx.passes.fuse_affine_into_readers import FuseAffineIntoReaders
 from lucid_fx.passes.fuse_conv_affine import FuseConvAffine
 from lucid_fx.passes.fuse_conv_batch_norm import FuseConvBatchNorm
 from lucid_fx.passes.fuse_gelu import FuseGelu
@@ -40,6 +41,7 @@ FLOAT: tuple[GraphPass, ...] = (
     FuseHardSwish(),  # before affine folds, which would break its pattern
     FuseConvBatchNorm(),  # a norm between Conv and Q keeps the Conv in float
     FuseConvAffine(),  # the same for learnt scales behind a Conv
+    FuseAffineIntoReaders(),  # and for those in front of one
     UnfoldBatchNorm(),  # what had no Conv in front becomes Mul and Add
     UnrollConvTranspose(),  # after the folds, which know ConvTranspose: Conv has an integer kernel
     EliminateDead(),  # last: weights that the folds replaced

@@ -33,7 +33,7 @@ class Site:
 def find_sites(model: ir.Model) -> Iterator[Site]:
     """All sites of a float model, bodies included."""
     for value in real_values(model):
-        readers = _readers(value)
+        readers = linear_readers(value)
         if not readers:
             continue
         axis = 1 if is_op(readers[0], "Conv") else -1
@@ -42,7 +42,7 @@ def find_sites(model: ir.Model) -> Iterator[Site]:
             yield Site(value, axis, made[0], readers, made[1])
 
 
-def _readers(value: ir.Value) -> tuple[ir.Node, ...]:
+def linear_readers(value: ir.Value) -> tuple[ir.Node, ...]:
     """The readers of a value, if all are linear with constant weights and of one kind."""
     if value.is_graph_output() or value.is_graph_input():
         return ()
@@ -51,7 +51,7 @@ def _readers(value: ir.Value) -> tuple[ir.Node, ...]:
         node = use.node
         if use.idx != 0 or not is_op(node, "Conv", "MatMul", "Gemm") or not is_constant(node.inputs[1]):
             return ()
-        if is_op(node, "Gemm") and attribute(node, "transA", 0) or not _plain_group(node):
+        if (is_op(node, "Gemm") and attribute(node, "transA", 0)) or not _plain_group(node):
             return ()
         if rank(node.inputs[1]) != 2 and not is_op(node, "Conv"):
             return ()
@@ -95,7 +95,7 @@ def _affine(
     """A Mul by a constant, or an Add of a constant to one."""
     makers = [node]
     if is_op(node, "Add"):
-        data = _data_operand(node, axis)
+        data = data_operand(node, axis)
         if data is None or not _single(data, node):
             return None
         between.append(data)
@@ -103,12 +103,12 @@ def _affine(
         if factor is None:
             return None
         makers.append(factor)
-    if not is_op(makers[-1], "Mul") or _data_operand(makers[-1], axis) is None:
+    if not is_op(makers[-1], "Mul") or data_operand(makers[-1], axis) is None:
         return None
     return tuple(makers), tuple(between)
 
 
-def _data_operand(node: ir.Node, axis: int) -> ir.Value | None:
+def data_operand(node: ir.Node, axis: int) -> ir.Value | None:
     """The computed operand of a binary node whose other one is constant by channel."""
     for data, other in (node.inputs, reversed(node.inputs)):
         array = constant(other)

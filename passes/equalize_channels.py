@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.naming import Names
-from lucid_fx.ir.walk import constant, is_constant, is_op, nodes, rank
+from lucid_fx.ir.walk import constant, is_constant, is_op, rank
 from lucid_fx.ops.emit import Emit
 from lucid_fx.passes.equalization_sites import Site, find_sites
+from lucid_fx.passes.linear import along_input, is_depthwise
 from lucid_fx.passes.pipeline import GraphPass
 
 Ranges = Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
@@ -51,7 +52,7 @@ class EqualizeChannels(GraphPass):
             for node in site.readers:
                 weight = constant(node.inputs[1])
                 assert weight is not None
-                scaled = weight * _along_input(node, weight, factor)
+                scaled = weight * along_input(node, weight, factor)
                 _replace(Emit(model, names, node, self.name), node, 1, scaled.astype(weight.dtype))
             ledger_of(model).note("channel ranges were evened out in front of linear ops")
             changed = True
@@ -72,7 +73,7 @@ def channel_factors(site: Site, ranges: Ranges) -> NDArray[Any] | None:
     if not alive.any() or not np.isfinite(reach).all():
         return None
     factor = np.where(alive, reach, 1.0)
-    if not all(_is_depthwise(node) for node in site.readers):
+    if not all(is_depthwise(node) for node in site.readers):
         columns = np.max([_input_reach(node, len(reach)) for node in site.readers], axis=0)
         factor = np.sqrt(factor / np.where(columns > 0, columns, 1.0))
     top = factor[alive].max()
@@ -119,30 +120,11 @@ def _replace(emit: Emit, node: ir.Node, index: int, array: NDArray[Any]) -> None
     node.replace_input_with(index, emit.constant(array, f"{base}_equalized"))
 
 
-def _is_depthwise(node: ir.Node) -> bool:
-    weight = node.inputs[1]
-    if not is_op(node, "Conv") or weight is None or weight.const_value is None:
-        return False
-    group = node.attributes.get("group")
-    return int(weight.const_value.shape[1]) == 1 and group is not None and group.as_int() > 1
-
-
-def _along_input(node: ir.Node, weight: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
-    """The factors shaped to multiply the weight's input channels."""
-    if is_op(node, "Conv"):
-        if _is_depthwise(node):
-            repeated = np.repeat(factor, weight.shape[0] // len(factor))
-            return repeated.reshape([-1] + [1] * (weight.ndim - 1))
-        return factor.reshape([1, -1] + [1] * (weight.ndim - 2))
-    transposed = is_op(node, "Gemm") and "transB" in node.attributes and node.attributes["transB"].as_int()
-    return factor.reshape([1, -1] if transposed else [-1, 1])
-
-
 def _input_reach(node: ir.Node, channels: int) -> NDArray[Any]:
     """Largest |weight| of each input channel."""
     weight = constant(node.inputs[1])
     assert weight is not None
-    ones = _along_input(node, weight, np.arange(channels, dtype=np.float64))
+    ones = along_input(node, weight, np.arange(channels, dtype=np.float64))
     axis = int(np.argmax(ones.shape))
     rows = np.abs(np.moveaxis(weight, axis, 0)).reshape(weight.shape[axis], -1).max(axis=1)
     return np.asarray(rows.reshape(channels, -1).max(axis=1), np.float64)

@@ -15,13 +15,12 @@ from lucid_fx.ir.naming import Names
 from lucid_fx.ir.walk import attribute, constant, graphs, input_at, is_constant, is_op, nodes
 from lucid_fx.ops.row import OpRow
 from lucid_fx.ops.table import find_row
+from lucid_fx.passes.pipeline import GraphPass
 from lucid_fx.passes.qdq import Codec
 from lucid_fx.passes.weights import quantize_weight
-from lucid_fx.passes.pipeline import GraphPass
 from lucid_fx.quantization import (
     MinMaxObserver,
     ObserverBase,
-
     PerChannelMinMaxObserver,
     QParams,
     per_tensor_affine,

@@ -78,3 +78,23 @@ def _along(node: ir.Node, weight: NDArray[Any], factor: NDArray[Any]) -> NDArray
     groups = int(attribute(node, "group", 1))  # weight is (in, out / groups, …)
     rows = np.repeat(factor.reshape(groups, -1), weight.shape[0] // groups, axis=0)
     return rows.reshape([*rows.shape] + [1] * (weight.ndim - 2))
+
+
+def is_depthwise(node: ir.Node) -> bool:
+    """Whether a node is a Conv with one input channel a group, and more than one group."""
+    weight = node.inputs[1]
+    if not is_op(node, "Conv") or weight is None or weight.const_value is None:
+        return False
+    group = node.attributes.get("group")
+    return int(weight.const_value.shape[1]) == 1 and group is not None and group.as_int() > 1
+
+
+def along_input(node: ir.Node, weight: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
+    """The factors shaped to multiply the weight's input channels."""
+    if is_op(node, "Conv"):
+        if is_depthwise(node):
+            repeated = np.repeat(factor, weight.shape[0] // len(factor))
+            return repeated.reshape([-1] + [1] * (weight.ndim - 1))
+        return factor.reshape([1, -1] + [1] * (weight.ndim - 2))
+    transposed = is_op(node, "Gemm") and attribute(node, "transB", 0)
+    return factor.reshape([1, -1] if transposed else [-1, 1])
