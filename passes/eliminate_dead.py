@@ -9,6 +9,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.provenance import origins
+from lucid_fx.ir.rewrite import forget_dead_uses
 from lucid_fx.ir.walk import nodes
 from lucid_fx.passes.pipeline import GraphPass
 
@@ -23,9 +24,12 @@ class EliminateDead(GraphPass):
     def run(self, model: ir.Model) -> bool:
         """Rewrite in place."""
         before = list(nodes(model))
-        result = RemoveUnusedNodesPass()(model)
+        changed = False
+        while RemoveUnusedNodesPass()(model).modified:
+            changed = True
+            forget_dead_uses(model)  # what only a body of a removed If read goes next
         kept = {name for node in nodes(model) for name in origins(node)}
         for node in before:
             if node.graph is None and not kept.intersection(origins(node)):
                 ledger_of(model).record(node, "fused", "no output depends on it", self.name)
-        return bool(result.modified)
+        return changed

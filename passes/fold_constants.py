@@ -9,7 +9,8 @@ import onnx_ir as ir
 from onnxscript.optimizer import fold_constants
 
 from lucid_fx.ir.ledger import ledger_of
-from lucid_fx.ir.walk import graphs, input_at, is_op, nodes
+from lucid_fx.ir.rewrite import forget_dead_uses
+from lucid_fx.ir.walk import nodes
 from lucid_fx.ops.table import is_quantized_op
 from lucid_fx.passes.lift_constants import LiftConstants
 from lucid_fx.passes.name_everything import NameEverything
@@ -38,7 +39,7 @@ class FoldConstants(GraphPass):
         _settle_casts(model)
         if not self._fold(model):
             return False
-        _forget_dead_uses(model)
+        forget_dead_uses(model)
         LiftConstants().run(model)
         NameEverything().run(model)
         after = {node.name for node in nodes(model)}
@@ -70,14 +71,3 @@ def _settle_casts(model: ir.Model) -> None:
             node.op_type = "Cast"
             node.attributes["to"] = ir.AttrInt64("to", like.dtype.value)
             node.resize_inputs(1)
-
-
-def _forget_dead_uses(model: ir.Model) -> None:
-    """Cut what folded branches of an If still hold, so that uses() tells the truth."""
-    alive = {id(node) for node in nodes(model)}
-    for graph in graphs(model):
-        values = [*graph.inputs, *graph.initializers.values()]
-        for value in (*values, *(v for node in graph for v in node.outputs)):
-            for use in list(value.uses()):
-                if id(use.node) not in alive:
-                    use.node.replace_input_with(use.idx, None)

@@ -12,10 +12,13 @@ from onnx.reference.op_run import OpRun
 
 from lucid_fx.ir import integer_ops as ops
 
-_CONTRIB: dict[str, Callable[..., Any]] = {
-    # the evaluator hands them the defaults of the ONNX operators of the same name, too
+_CODECS: dict[str, Callable[..., Any]] = {
+    # the evaluator hands them further attributes, at ONNX's defaults
     "QuantizeLinear": lambda x, s, z=None, axis=1, **_: ops.encode(x, s, z, axis=axis),
     "DequantizeLinear": lambda q, s, z=None, axis=1, **_: ops.decode(q, s, z, axis=axis),
+}
+_CONTRIB: dict[str, Callable[..., Any]] = {
+    **_CODECS,
     "QLinearAdd": ops.add,
     "QLinearMul": ops.multiply,
     "QLinearConcat": ops.concat,
@@ -31,6 +34,8 @@ _CONTRIB: dict[str, Callable[..., Any]] = {
     "NhwcMaxPool": lambda x, **window: ops.max_pool(x, channels_last=1, **window),
 }
 _ONNX: dict[str, Callable[..., Any]] = {
+    # ONNX's own reference knows these from opset 19 on
+    **_CODECS,
     # ONNX's own reference rounds sums in float32, and pads codes with NaN to pool them
     "QLinearConv": ops.conv,
     "QLinearMatMul": ops.matmul,

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from lucid_fx.ir.walk import graphs, nodes
+
 
 def take_place(node: ir.Node, values: Sequence[ir.Value]) -> None:
     """Let ``values`` stand for the outputs of ``node``, names included, and remove the node.
@@ -49,3 +51,14 @@ def remove(node: ir.Node) -> None:
     graph = node.graph
     assert graph is not None
     graph.remove(node, safe=True)
+
+
+def forget_dead_uses(model: ir.Model) -> None:
+    """Cut what bodies of removed If, Loop and Scan nodes still hold, so that uses() is true."""
+    alive = {id(node) for node in nodes(model)}
+    for graph in graphs(model):
+        values = [*graph.inputs, *graph.initializers.values()]
+        for value in (*values, *(v for node in graph for v in node.outputs)):
+            for use in list(value.uses()):
+                if id(use.node) not in alive:
+                    use.node.replace_input_with(use.idx, None)

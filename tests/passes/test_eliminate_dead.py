@@ -33,6 +33,21 @@ def test_inside_a_body() -> None:
     )
 
 
+def test_what_only_an_unused_if_reads_goes_with_it() -> None:
+    model = check_pass(
+        """g (bool c, float[2] x) => (float[2] y) <float[2] w = {1, 2}> {
+            t = Mul (x, w)
+            u = If (c) <
+                then_branch = a () => (float[2] p) { p = Relu (t) },
+                else_branch = b () => (float[2] q) { q = Neg (x) }>
+            y = Relu (x) }""",
+        EliminateDead(),
+        "g (bool c, float[2] x) => (float[2] y) { y = Relu (x) }",
+        exact=True,
+    )
+    assert len(model.graph.inputs[1].uses()) == 1  # the dead body does not count
+
+
 def test_what_a_body_reads_from_outside_stays() -> None:
     check_unchanged(
         """g (bool c, float[2] x) => (float[2] y) <float[2] w = {1, 2}> {
