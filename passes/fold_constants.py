@@ -10,7 +10,7 @@ from onnxscript.optimizer import fold_constants
 
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.rewrite import forget_dead_uses
-from lucid_fx.ir.walk import nodes
+from lucid_fx.ir.walk import input_at, is_op, nodes
 from lucid_fx.ops.table import is_quantized_op
 from lucid_fx.passes.lift_constants import LiftConstants
 from lucid_fx.passes.name_everything import NameEverything
