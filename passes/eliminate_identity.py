@@ -14,7 +14,7 @@ from lucid_fx.passes.pipeline import GraphPass
 
 @dataclass(frozen=True)
 class EliminateIdentity(GraphPass):
-    """Remove Identity, Dropout at inference, and Casts to the type that is already there.
+    """Remove Identity, Dropout at inference, Casts to the same type, Transposes there and back.
 
     ``y = Identity (x); z = Relu (y)`` → ``z = Relu (x)``; an Identity from a graph input straight
     to a graph output stays, since both names belong to the interface.
@@ -24,13 +24,28 @@ class EliminateIdentity(GraphPass):
         """Rewrite in place."""
         changed = False
         for node in list(nodes(model)):
-            source = input_at(node, 0)
-            if source is None or not _gives_back(node):
-                continue
-            if bypass(node, source):
+            source = input_at(node, 0) if _gives_back(node) else _turned_back(node)
+            if source is not None and bypass(node, source):
                 ledger_of(model).record(node, "fused", "it gives its input back", self.name)
                 changed = True
         return changed
+
+
+def _turned_back(node: ir.Node) -> ir.Value | None:
+    """What a Transpose gives back that another one has turned.
+
+    Left in, the pair makes onnxruntime 1.32 abort when it stands between Q and DQ, and only
+    bodies read its result.
+    """
+    source = input_at(node, 0)
+    before = source.producer() if source is not None else None
+    if not is_op(node, "Transpose") or before is None or not is_op(before, "Transpose"):
+        return None
+    first, second = attribute(before, "perm"), attribute(node, "perm")
+    if first is None or second is None:
+        return before.inputs[0] if first is second else None  # both reverse all axes
+    back = [first[axis] for axis in second]
+    return before.inputs[0] if back == sorted(back) else None
 
 
 def _gives_back(node: ir.Node) -> bool:

@@ -26,6 +26,30 @@ def test_the_name_of_a_graph_output_stays() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [("<perm = [0, 2, 1]>", "<perm = [0, 2, 1]>"), ("<perm = [1, 2, 0]>", "<perm = [2, 0, 1]>"),
+     ("", "")],
+)  # fmt: skip
+def test_a_transpose_there_and_back(there: str, back: str) -> None:
+    check_pass(
+        f"""g (float[2,3,4] x) => (float[2,3,4] y) {{
+            r = Relu (x)  t = Transpose {there} (r)  u = Transpose {back} (t)  y = Neg (u) }}""",
+        EliminateIdentity(),
+        f"""g (float[2,3,4] x) => (float[2,3,4] y) {{
+            r = Relu (x)  t = Transpose {there} (r)  y = Neg (r) }}""",
+        exact=True,
+    )
+
+
+def test_transposes_that_turn_further_stay() -> None:
+    check_unchanged(
+        """g (float[2,3,4] x) => (float[4,2,3] y) {
+            t = Transpose <perm = [1, 2, 0]> (x)  y = Transpose <perm = [1, 2, 0]> (t) }""",
+        EliminateIdentity(),
+    )
+
+
 def test_a_value_that_is_two_outputs_keeps_both_names() -> None:
     check_unchanged(
         "g (float[2] x) => (float[2] y, float[2] z) { y = Relu (x)  z = Identity (y) }",
