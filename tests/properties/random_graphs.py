@@ -5,14 +5,16 @@ Every value carries three numbers, from which the tests' tolerances are derived:
 - ``most``: a bound of its magnitude, for inputs in [-1, 1];
 - ``rounding``: how far two ways to compute it in float32 may be apart;
 - ``codes``: how far two ways to compute it on codes may be apart, when each operator may give a
-  neighbouring code (a tie that is rounded the other way) and passes on what it was given.
+  neighbouring code (a tie that is rounded the other way) and passes on what it was given; a
+  function of the steps that the values' grids really have.
 
 Weights have rows whose absolute values sum to at most one, so that linear ops amplify nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,15 @@ NAMES = ("", "plain", "plain", "/layer.0/op", "ünï cöde", "a b", "x", "layer.
 """Of nodes: absent, doubled, scoped, unusual, equal to a value's."""
 
 
+Steps = Callable[[str, float], float]
+"""The step of a value's grid, given its name and the bound of its magnitude."""
+
+
+def step_of_input(step: Steps) -> float:
+    """The graph input is rounded once."""
+    return step("x", 1.0)
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A value: its name, channel count (axis 1), rank, and bounds."""
@@ -36,7 +47,12 @@ class Tensor:
     rank: int = 4
     most: float = 1.0
     rounding: float = 0.0
-    codes: float = 2 / CODES
+    codes: Callable[[Steps], float] = step_of_input
+
+    def more(self, extra: Callable[[Steps], float]) -> Tensor:
+        """The same with a further difference on codes."""
+        before = self.codes
+        return replace(self, codes=lambda step: before(step) + extra(step))
 
 
 @dataclass
@@ -88,13 +104,13 @@ class Builder:
         Args:
             gain: how much a difference of the source can grow.
             terms: length of the sums that are rounded.
-            own: the op rounds to a grid of its own, whose step is 2 · most / 255 at most.
+            own: the op rounds to a grid of its own.
         """
         largest = source.most * gain if most is None else most
         return Tensor(
             name, source.channels if channels is None else channels, rank, largest,
             source.rounding * gain + (terms + 4) * EPS * max(largest, source.most),
-            source.codes * gain + (2 * largest / CODES if own else 0.0),
+            lambda step: source.codes(step) * gain + (step(name, largest) if own else 0.0),
         )  # fmt: skip
 
     # --- operators on images ---------------------------------------------------------------
@@ -116,7 +132,7 @@ class Builder:
         """Rounded to codes, a row of ``terms`` weights sums to at most 1 + terms / 255."""
         most = x.most + (0.5 if biased else 0.0)
         made = self.result(name, x, channels=outer, rank=x.rank, most=most, terms=terms)
-        return Tensor(**{**vars(made), "codes": made.codes + x.codes * terms / CODES})
+        return made.more(lambda step: x.codes(step) * terms / CODES)
 
     def batch_norm(self, x: Tensor) -> Tensor:
         given = [
@@ -125,7 +141,7 @@ class Builder:
         ]  # fmt: skip
         (name,) = self.node("BatchNormalization", [x.name, *given])
         twice = self.result(name, x, most=x.most + 0.7, terms=4)  # Mul and Add at worst
-        return Tensor(**{**vars(twice), "codes": twice.codes + 2 * x.most / CODES})
+        return twice.more(lambda step: step("", x.most))
 
     def activation(self, x: Tensor) -> Tensor:
         op = self.draw(st.sampled_from(["Relu", "Clip", "Sigmoid", "HardSwish", "LeakyRelu"]))
@@ -136,12 +152,11 @@ class Builder:
         (name,) = self.node(op, [x.name])
         if op == "Sigmoid":  # on codes its input is cut to [-6.25, 6.25], which moves it by 0.002
             made = self.result(name, x, rank=x.rank, most=1.0)
-            return Tensor(**{**vars(made), "codes": made.codes + 0.002})
+            return made.more(lambda step: 0.002 + 1 / 256)
         # on codes HardSwish is x · gate, with a step of each, and gate's of 1 / 255
         made = self.result(name, x, rank=x.rank, gain=1.5 if op == "HardSwish" else 1.0,
                            most=x.most)  # fmt: skip
-        extra = x.most / CODES * 2 if op == "HardSwish" else 0.0
-        return Tensor(**{**vars(made), "codes": made.codes + extra})
+        return made.more(lambda step: x.most / CODES if op == "HardSwish" else 0.0)
 
     def pool(self, x: Tensor) -> Tensor:
         op = self.draw(st.sampled_from(["MaxPool", "AveragePool"]))
@@ -176,15 +191,16 @@ class Builder:
         op = self.draw(st.sampled_from(["Add", "Mul", "Concat"]))
         (name,) = self.node(op, [x.name, y.name], **({"axis": 1} if op == "Concat" else {}))
         most = {"Add": x.most + y.most, "Mul": x.most * y.most}.get(op, max(x.most, y.most))
-        pairs = [(x.rounding, y.rounding), (x.codes, y.codes)]
-        grown = [
-            {"Add": a + b, "Mul": x.most * b + y.most * a + a * b}.get(op, max(a, b))
-            for a, b in pairs
-        ]
+
+        def grown(a: float, b: float) -> float:
+            product = x.most * b + y.most * a + a * b
+            return {"Add": a + b, "Mul": product}.get(op, max(a, b))
+
         channels = x.channels + y.channels if op == "Concat" else x.channels
-        # a Mul may be read from a grid that is cut where the gate is shut: one step more
-        return Tensor(name, channels, 4, most, grown[0] + 4 * EPS * most,
-                      grown[1] + 2 * (2 * most / CODES) * (2 if op == "Mul" else 1))  # fmt: skip
+        return Tensor(
+            name, channels, 4, most, grown(x.rounding, y.rounding) + 4 * EPS * most,
+            lambda step: grown(x.codes(step), y.codes(step)) + step(name, most),
+        )  # fmt: skip
 
     def scale(self, x: Tensor) -> Tensor:
         """A constant for each channel, as learnt gates have."""
@@ -192,7 +208,7 @@ class Builder:
         low, high = (1.0, 2.0) if op == "Div" else (-0.5, 0.5)
         (name,) = self.node(op, [x.name, self.vector(x.channels, low, high, x.channels, 1, 1)])
         made = self.result(name, x, most=x.most + 0.5, terms=2)
-        return Tensor(**{**vars(made), "codes": made.codes + 1 / CODES * (1 + x.most)})
+        return made.more(lambda step: (1 + x.most) / CODES)  # the constant has codes, too
 
     def branch(self, x: Tensor) -> Tensor:
         """An If with an op in each body; the condition is a graph input."""
@@ -205,8 +221,10 @@ class Builder:
             self.nodes = outer
             made.append(inner)
         (name,) = self.node("If", ["condition"], then_branch=bodies[0], else_branch=bodies[1])
-        worst = {key: max(getattr(t, key) for t in made) for key in ("most", "rounding", "codes")}
-        return Tensor(name, x.channels, 4, **worst)
+        return Tensor(
+            name, x.channels, 4, max(t.most for t in made), max(t.rounding for t in made),
+            lambda step: max(t.codes(step) for t in made),
+        )  # fmt: skip
 
     # --- the head ---------------------------------------------------------------------------
 
@@ -225,7 +243,7 @@ class Builder:
             (name,) = self.node("Gemm", inputs, transB=1)
             made = self.linear(name, rows, outer, x.channels, True)
         # where the input is quantized at run time, its grid moves with the largest value
-        return Tensor(**{**vars(made), "codes": made.codes + 2 * rows.most / CODES})
+        return made.more(lambda step: step("", rows.most))
 
 
 @st.composite
