@@ -20,6 +20,7 @@ from lucid_fx.passes.lower_to_qlinear import LowerToQLinear
 from lucid_fx.passes.pad_depthwise_channels import PadDepthwiseChannels
 from lucid_fx.passes.pipeline import GraphPass, run_pipeline
 from lucid_fx.passes.qdq import AXIS_OPSET
+from lucid_fx.passes.quantize_embeddings import QuantizeEmbeddings
 from lucid_fx.passes.quantize_lstm_dynamic import QuantizeLSTMDynamic
 from lucid_fx.passes.quantize_matmul_dynamic import QuantizeMatMulDynamic
 from lucid_fx.passes.raise_opset import RaiseOpset
@@ -59,6 +60,7 @@ def convert_passes(
         # before Q and DQ: takes whole MatMul + Add pairs
         QuantizeMatMulDynamic(plan.dynamic, weights, target, portable=format == "qdq"),
         QuantizeLSTMDynamic(plan.dynamic, weights, target),
+        QuantizeEmbeddings(prepared.left_in_float()),
         # the reference form
         InsertQDQ(plan.integer, statistics.grids, weights, target, statistics.means),
     )

@@ -62,6 +62,9 @@ class Statistics:
     spans: dict[str, float]
     matrix_products: frozenset[str]
 
+MASKED_SHARE = 0.02
+"""Where more of a value than this is infinite, it is a mask, which no grid can hold."""
+
 
 class PreparedModule(GraphModule):
     """A float model that gathers statistics whenever it runs.
@@ -105,11 +108,15 @@ class PreparedModule(GraphModule):
 
     def _sites(self) -> list[Site]:
         """Where channels can be evened out: all readers have integer weights."""
-        weighted = self.plan.integer | self.plan.dynamic
+        integer, dynamic = self.plan.integer, self.plan.dynamic
         return [
             site
             for site in find_sites(self.float_model)
-            if all(reader.name in weighted for reader in site.readers)
+            if all(
+                reader.name in dynamic or (reader.name in integer and site.makers)
+                for reader in site.readers
+            )
+            and (site.makers or site.value.name not in self.plan.observed)
         ]
 
     def factors(self) -> dict[str, NDArray[Any]]:
@@ -252,7 +259,12 @@ class PreparedModule(GraphModule):
         if not self.samples:
             return
         self._take_states()
-        seen = {value for value, observer in self.observers.items() if _has_seen(observer)}
+        masks = {
+            value
+            for value, state in self.states().items()
+            if state.inf_count > MASKED_SHARE * max(state.elements, 1)
+        }
+        seen = {v for v, observer in self.observers.items() if _has_seen(observer)} - masks
         self.plan = leave_unseen(self.float_model, self.plan, seen)
         self.sites = [
             site
@@ -288,7 +300,7 @@ class PreparedModule(GraphModule):
             v: _safe_qparams(o, needed[v]) for v, o in self.observers.items() if o.ch_axis is None
         }
         factors = self.factors()
-        for site in self.sites:
+        for site in (site for site in self.sites if site.makers):
             for value in (site.value, *site.between):
                 observer = self.observers[value.name or ""]
                 roots[value.name or ""] = _even_qparams(observer, factors.get(site.value.name or ""))
@@ -330,6 +342,10 @@ class PreparedModule(GraphModule):
                     "histogram": state.histogram,
                 }
             observer.load_state_dict(loaded)
+
+    def left_in_float(self) -> frozenset[str]:
+        """Nodes for which the configuration has no recipe."""
+        return frozenset(name for name, recipe in self.recipes.items() if recipe is None)
 
     def weight_factories(self) -> dict[str, Any]:
         """Node name → factory of its weight observer."""

@@ -18,8 +18,9 @@ class Site:
     Attributes:
         value: what the readers read.
         axis: its channel axis.
-        makers: nodes whose constants divide it: a Conv, a LayerNormalization, or Mul (and Add).
-        readers: Conv, MatMul and Gemm nodes with constant weights that read nothing else.
+        makers: nodes whose constants divide it: a Conv, a LayerNormalization, or Mul (and Add);
+            none where a Mul has to be put in front of the readers.
+        readers: Conv, MatMul and Gemm nodes with constant weights.
         between: further values that the division changes.
     """
 
@@ -34,12 +35,25 @@ def find_sites(model: ir.Model) -> Iterator[Site]:
     """All sites of a float model, bodies included."""
     for value in real_values(model):
         readers = linear_readers(value)
-        if not readers:
-            continue
-        axis = 1 if is_op(readers[0], "Conv") else -1
-        made = _makers(value, axis)
+        axis = 1 if readers and is_op(readers[0], "Conv") else -1
+        made = _makers(value, axis) if readers else None
         if made is not None:
             yield Site(value, axis, made[0], readers, made[1])
+        elif products := _matrix_readers(value):
+            yield Site(value, -1, (), products, ())
+
+
+def _matrix_readers(value: ir.Value) -> tuple[ir.Node, ...]:
+    """The matrix products with constant weights among the readers, which may be of any kind."""
+    return tuple(
+        use.node
+        for use in value.uses()
+        if use.idx == 0
+        and is_op(use.node, "MatMul", "Gemm")
+        and is_constant(use.node.inputs[1])
+        and rank(use.node.inputs[1]) == 2
+        and not attribute(use.node, "transA", 0)
+    )
 
 
 def linear_readers(value: ir.Value) -> tuple[ir.Node, ...]:

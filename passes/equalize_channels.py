@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.naming import Names
-from lucid_fx.ir.walk import constant, is_constant, is_op, rank
+from lucid_fx.ir.walk import attribute, constant, is_constant, is_op, rank
 from lucid_fx.ops.emit import Emit
 from lucid_fx.passes.equalization_sites import Site, find_sites
 from lucid_fx.passes.linear import along_input, is_depthwise
@@ -23,6 +23,13 @@ Ranges = Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
 
 WIDEST = 64.0
 """Largest ratio of factors where a constant operand on 8 bits has to hold them."""
+
+
+SHARES = (0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""How much of the imbalance of the activation goes to the weights."""
+
+WORTH_A_MUL = 0.5
+"""Share of the noise that may be left for a Mul of its own to pay."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,8 @@ class EqualizeChannels(GraphPass):
             factor = self.factors.get(site.value.name or "")
             if factor is None:
                 continue
+            if not site.makers:
+                self._put_factor(model, names, site, factor)
             for node in site.makers:
                 _divide(Emit(model, names, node, self.name), node, factor, site.axis)
             for node in site.readers:
@@ -59,26 +68,76 @@ class EqualizeChannels(GraphPass):
         return changed
 
 
-def channel_factors(site: Site, ranges: Ranges) -> NDArray[Any] | None:
-    """The factor of each channel of a site; None where its ranges are not known.
+    def _put_factor(
+        self, model: ir.Model, names: Names, site: Site, factor: NDArray[Any]
+    ) -> None:
+        """A Mul by 1/factor in front of the readers, for a value that others read as it is."""
+        first = min(site.readers, key=lambda node: list(node.graph or ()).index(node))
+        emit = Emit(model, names, first, self.name, site.readers)
+        scale = emit.constant((1 / factor).astype(np.float32), f"{site.value.name}_evening")
+        even = emit.op("Mul", [site.value, scale], like=site.value, dtype=site.value.dtype)
+        for node in site.readers:
+            node.replace_input_with(0, even)
 
-    A depthwise reader has a weight grid for each channel, so the whole imbalance can go there;
-    others share the burden evenly between activation and weight.
+
+def channel_factors(site: Site, ranges: Ranges) -> NDArray[Any] | None:
+    """The factor of each channel of a site; None where ranges are not known or little is gained.
+
+    Candidates are ``reach ** a / weight reach ** (1 - a)`` for shares ``a`` of the burden, which
+    move from evening out the weights to evening out the activation; the one with the least
+    predicted noise wins.
     """
     found = ranges.get(site.value.name or "")
     if found is None:
         return None
-    reach = np.maximum(np.abs(found[0]), np.abs(found[1])).astype(np.float64)
+    low, high = (np.asarray(end, np.float64) for end in found)
+    reach = np.maximum(np.abs(low), np.abs(high))
     alive = reach > 0
     if not alive.any() or not np.isfinite(reach).all():
         return None
-    factor = np.where(alive, reach, 1.0)
-    if not all(is_depthwise(node) for node in site.readers):
-        columns = np.max([_input_reach(node, len(reach)) for node in site.readers], axis=0)
-        factor = np.sqrt(factor / np.where(columns > 0, columns, 1.0))
-    top = factor[alive].max()
-    factor = np.where(alive, np.maximum(factor / top, 1 / WIDEST), 1.0)
-    return _representable(site, factor)
+    weights = [_by_input(node, len(reach)) for node in site.readers]
+    columns = np.max([np.abs(rows).max(axis=(1, 2)) for rows in weights], axis=0)
+    columns = np.where(columns > 0, columns, 1.0)
+    as_it_is = np.ones_like(reach)
+    best, least = as_it_is, predicted_noise(weights, low, high, as_it_is)
+    limit = least * (WORTH_A_MUL if not site.makers else 1.0)
+    for share in SHARES:
+        factor = np.where(alive, np.where(alive, reach, 1.0) ** share / columns ** (1 - share), 1.0)
+        top = factor[alive].max()
+        factor = np.where(alive, np.maximum(factor / top, 1 / WIDEST), 1.0)
+        noise = predicted_noise(weights, low, high, factor)
+        if noise < least:
+            best, least = factor, noise
+    return _representable(site, best) if least < limit else None
+
+
+def predicted_noise(
+    weights: list[NDArray[Any]], low: NDArray[Any], high: NDArray[Any], factor: NDArray[Any]
+) -> float:
+    """Noise power of the outputs when the input is divided and the weight multiplied.
+
+    Args:
+        weights: for each reader, (input channels, taps, outputs that share a weight grid).
+        low, high: range of each channel.
+        factor: of each channel.
+
+    Rounding the input to 255 steps of its whole range makes noise through the weights, and rounding
+    the weights to 255 steps of each output's range makes noise through the input, whose power is
+    taken as that of a spread that reaches eight deviations, as outlier channels do.
+    """
+    step = ((high / factor).max(initial=0) - (low / factor).min(initial=0)) / 255
+    power = (np.maximum(np.abs(low), np.abs(high)) / factor / 8) ** 2
+    total = 0.0
+    for rows in weights:
+        scaled = rows * factor[:, None, None]
+        total += step**2 / 12 * float(np.sum(scaled**2))
+        if rows.shape[2] == 1:  # depthwise: each channel has a weight grid of its own
+            grids = (2 * np.abs(scaled).max(axis=(1, 2)) / 255) ** 2 / 12
+            total += float(np.sum(grids * power)) * rows.shape[1]
+        else:
+            grids = (2 * np.abs(scaled).max(axis=(0, 1)) / 255) ** 2 / 12
+            total += float(np.sum(grids)) * float(np.sum(power)) * rows.shape[1]
+    return total
 
 
 def _representable(site: Site, factor: NDArray[Any]) -> NDArray[Any]:
@@ -120,11 +179,14 @@ def _replace(emit: Emit, node: ir.Node, index: int, array: NDArray[Any]) -> None
     node.replace_input_with(index, emit.constant(array, f"{base}_equalized"))
 
 
-def _input_reach(node: ir.Node, channels: int) -> NDArray[Any]:
-    """Largest |weight| of each input channel."""
+def _by_input(node: ir.Node, channels: int) -> NDArray[Any]:
+    """The weight as (input channels, taps, outputs); one output for a depthwise Conv."""
     weight = constant(node.inputs[1])
     assert weight is not None
-    ones = along_input(node, weight, np.arange(channels, dtype=np.float64))
-    axis = int(np.argmax(ones.shape))
-    rows = np.abs(np.moveaxis(weight, axis, 0)).reshape(weight.shape[axis], -1).max(axis=1)
-    return np.asarray(rows.reshape(channels, -1).max(axis=1), np.float64)
+    weight = weight.astype(np.float64)
+    if not is_op(node, "Conv"):
+        transposed = is_op(node, "Gemm") and attribute(node, "transB", 0)
+        return (weight.T if transposed else weight)[:, None, :]
+    if is_depthwise(node):
+        return weight.reshape(channels, -1, 1)
+    return np.moveaxis(weight, 0, -1).reshape(weight.shape[1], -1, weight.shape[0])
