@@ -159,7 +159,7 @@ def differences(found: ir.Model, wanted: ir.Model) -> list[str]:
     result = []
     if opset(found) != opset(wanted):
         result.append(f"opset {opset(found)}, expected {opset(wanted)}")
-    got, want = list(_lines(found.graph)), list(_lines(wanted.graph))
+    got, want = list(lines(found.graph)), list(lines(wanted.graph))
     if not _same_lines(got, want):
         result += ["found:", *("  " + a + b for a, b in got)]
         result += ["expected:", *("  " + a + b for a, b in want)]
@@ -172,7 +172,7 @@ def _same_lines(found: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> 
     )
 
 
-def _lines(graph: ir.Graph, indent: str = "") -> Iterator[tuple[str, str]]:
+def lines(graph: ir.Graph, indent: str = "") -> Iterator[tuple[str, str]]:
     """Each node as (what it computes, its name), bodies inside."""
     inputs = ", ".join(value.name or "" for value in graph.inputs)
     outputs = ", ".join(value.name or "" for value in graph.outputs)
@@ -195,7 +195,7 @@ def _lines(graph: ir.Graph, indent: str = "") -> Iterator[tuple[str, str]]:
         yield f"{indent}{text} <{', '.join(plain)}>", f"  [{node.name}]" if node.name else ""
         for name, body in bodies:
             yield f"{indent}  {name}:", ""
-            yield from _lines(body, indent + "    ")
+            yield from lines(body, indent + "    ")
 
 
 def _shown(value: Any) -> str:
