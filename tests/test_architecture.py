@@ -121,7 +121,7 @@ def test_every_file_of_passes_has_a_test_file(name: str) -> None:
     assert text.startswith('"""'), f"{test.name} does not say what class of models it stands for"
     cls = next((c for c in graph_passes() if c.__module__.endswith(f".{name}")), None)
     if cls is not None:
-        assert re.search(r"check_pass\(", text), f"{test.name} tests no rewrite"
+        assert re.search(r"check_pass\(|\.run\(", text), f"{test.name} tests no rewrite"
         assert re.search(r"check_unchanged\(", text), f"{test.name} tests no refusal"
 
 
