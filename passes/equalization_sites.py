@@ -81,7 +81,7 @@ def _plain_group(node: ir.Node) -> bool:
         return True
     weight, group = node.inputs[1], attribute(node, "group", 1)
     assert weight is not None and weight.const_value is not None
-    return group == 1 or int(weight.const_value.shape[1]) == 1
+    return group == 1 or weight.const_value.shape.numpy()[1] == 1
 
 
 def _makers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -38,7 +39,7 @@ class FuseHardSwish(GraphPass):
 
     def _split(self, model: ir.Model, names: Names, node: ir.Node) -> bool:
         emit, output = Emit(model, names, node, self.name), node.outputs[0]
-        like = {"like": output, "dtype": output.dtype}
+        like: dict[str, Any] = {"like": output, "dtype": output.dtype}
         gate = emit.op("HardSigmoid", [node.inputs[0]], {"alpha": 1 / 6, "beta": 0.5}, **like)
         take_place(node, [emit.op("Mul", [node.inputs[0], gate], **like)])
         return True
@@ -56,7 +57,7 @@ class FuseHardSwish(GraphPass):
             return False
         emit = Emit(model, names, clip, self.name, (shifted, clip))
         output = clip.outputs[0]
-        like = {"like": output, "dtype": output.dtype}
+        like: dict[str, Any] = {"like": output, "dtype": output.dtype}
         attributes = {"alpha": 1 / high, "beta": offset / high}
         gate = emit.op("HardSigmoid", [x], attributes, **like)
         scale = emit.constant(np.asarray(high, output.dtype.numpy()), f"{clip.name}_max")  # type: ignore[union-attr]
@@ -72,7 +73,8 @@ class FuseHardSwish(GraphPass):
             return
         following = only_consumer(scaled.outputs[0])
         path = [following]
-        if following is not None and is_op(following, "Mul") and _value_and_scalar(following)[1] is None:
+        product = following is not None and is_op(following, "Mul")
+        if following is not None and product and _value_and_scalar(following)[1] is None:
             path.append(only_consumer(following.outputs[0]))
         last = path[-1]
         if last is None or not is_op(last, "Mul"):

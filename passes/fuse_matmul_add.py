@@ -52,7 +52,7 @@ def _bias(product: ir.Node) -> tuple[ir.Node, ir.Value] | None:
     other = add.inputs[1] if add.inputs[0] is product.outputs[0] else add.inputs[0]
     array = constant(other) if other is not None and rank(other) == 1 else None
     assert weight is not None and weight.const_value is not None
-    columns = int(weight.const_value.shape[1])
+    columns = weight.const_value.shape.numpy()[1]
     if other is None or array is None or array.size != columns:
         return None
     return add, other

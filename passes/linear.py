@@ -17,7 +17,7 @@ def output_channels(node: ir.Node) -> int | None:
     weight = input_at(node, 1)
     if weight is None or weight.const_value is None or weight.is_graph_input():
         return None
-    shape = [int(dim) for dim in weight.const_value.shape]
+    shape = list(weight.const_value.shape.numpy())
     if is_op(node, "Conv"):
         return shape[0]
     if is_op(node, "ConvTranspose"):
@@ -86,7 +86,7 @@ def is_depthwise(node: ir.Node) -> bool:
     if not is_op(node, "Conv") or weight is None or weight.const_value is None:
         return False
     group = node.attributes.get("group")
-    return int(weight.const_value.shape[1]) == 1 and group is not None and group.as_int() > 1
+    return weight.const_value.shape.numpy()[1] == 1 and group is not None and group.as_int() > 1
 
 
 def along_input(node: ir.Node, weight: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:

@@ -62,7 +62,7 @@ def _lower(
     decoders = [v.producer() for v in node.inputs if v is not None]
     for old, new, encoder in zip(node.outputs, values, encoders, strict=True):
         target = old if encoder is None else encoder.outputs[0]
-        new.dtype = target.dtype
+        new.type = target.type
         target.replace_all_uses_with(new, replace_graph_outputs=True)
         name, target.name = target.name, f"{target.name}~replaced"
         new.name = name

@@ -69,7 +69,7 @@ def _depthwise_channels(node: ir.Node) -> int | None:
     if not is_op(node, "Conv") or weight is None or not is_constant(weight):
         return None
     assert weight.const_value is not None
-    shape = [int(dim) for dim in weight.const_value.shape]
+    shape = list(weight.const_value.shape.numpy())
     plain = attribute(node, "group", 1) == shape[0] > 1 and shape[1] == 1
     return shape[0] if plain else None
 

@@ -27,8 +27,8 @@ class QuantizeMatMulDynamic(GraphPass):
     """Keep accuracy where no static grid fits: the range of each call decides the grid.
 
     ``t = MatMul (x, w); y = Add (t, b)`` → ``y = DynamicQuantizeMatMul (x, w_codes, s, z, b)``, or
-    for the portable form DynamicQuantizeLinear → MatMulInteger → Cast → Mul → Add, which onnxruntime
-    fuses to the same; nodes that are not asked for stay.
+    for the portable form DynamicQuantizeLinear → MatMulInteger → Cast → Mul → Add, which
+    onnxruntime fuses to the same; nodes that are not asked for stay.
 
     Attributes:
         dynamic: names of the MatMul and Gemm nodes.
@@ -50,9 +50,10 @@ class QuantizeMatMulDynamic(GraphPass):
                 continue
             weight, result = self._quantized(model, node)
             bias, last = _bias(node, weight)
-            emit = Emit(model, names, last, self.name, (node, last) if last is not node else (node,))
+            sources = tuple(dict.fromkeys((node, last)))
+            emit = Emit(model, names, last, self.name, sources)
             output = (self._portable if self.portable else self._contrib)(emit, node, result, bias)
-            for source in dict.fromkeys((node, last)):
+            for source in sources:
                 ledger_of(model).record(
                     source, "quantized", "integer weights, activations quantized at run time",
                     self.name,
@@ -99,7 +100,7 @@ class QuantizeMatMulDynamic(GraphPass):
     ) -> ir.Value:
         codes, scale, zero_point = self._constants(emit, node, result)
         a, a_scale, a_zero = emit.ops("DynamicQuantizeLinear", [node.inputs[0]], outputs=3)
-        like = {"like": node.outputs[0]}
+        like: dict[str, Any] = {"like": node.outputs[0]}
         product = emit.op(
             "MatMulInteger", [a, codes, a_zero, zero_point], dtype=ir.DataType.INT32, **like
         )
@@ -126,7 +127,7 @@ def _bias(node: ir.Node, weight: NDArray[Any]) -> tuple[ir.Value | None, ir.Node
         name = f"{given.name}_{node.name}"
         tensor = ir.tensor(np.ascontiguousarray(flat), name=name)
         value = ir.Value(
-            name=tensor.name, shape=ir.Shape(tensor.shape), type=ir.TensorType(tensor.dtype),
+            name=tensor.name, shape=ir.Shape(flat.shape), type=ir.TensorType(tensor.dtype),
             const_value=tensor,
         )  # fmt: skip
         assert isinstance(node.graph, ir.Graph)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -39,7 +40,7 @@ class UnfoldBatchNorm(GraphPass):
                 emit.constant(np.asarray(array, dtype).reshape(shape), f"{norm.name}_{what}")
                 for array, what in zip(affine, ("factor", "offset"), strict=True)
             )
-            like = {"like": norm.outputs[0], "dtype": norm.outputs[0].dtype}
+            like: dict[str, Any] = {"like": norm.outputs[0], "dtype": norm.outputs[0].dtype}
             scaled = emit.op("Mul", [norm.inputs[0], factor], **like)
             ledger_of(model).record(norm, "float", "written as Mul and Add", self.name)
             take_place(norm, [emit.op("Add", [scaled, offset], **like)])

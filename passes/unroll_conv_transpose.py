@@ -63,7 +63,7 @@ def _block_size(node: ir.Node) -> int | None:
     weight = input_at(node, 1)
     if weight is None or weight.const_value is None or len(weight.const_value.shape) != 4:
         return None
-    kernel = [int(dim) for dim in list(weight.const_value.shape)[2:]]
+    kernel = list(weight.const_value.shape.numpy()[2:])
     plain = (
         attribute(node, "group", 1) == 1
         and not any(attribute(node, "pads", [0]))

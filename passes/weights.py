@@ -114,7 +114,7 @@ def pair_sums(node: ir.Node, codes: NDArray[Any], axis: int) -> NDArray[np.int32
     pairs = rows.reshape(rows.shape[0], -1, 2)
     positive = np.maximum(pairs, 0).sum(axis=2).max(axis=1, initial=0)
     negative = np.minimum(pairs, 0).sum(axis=2).min(axis=1, initial=0)
-    return np.maximum(positive, -negative)
+    return np.asarray(np.maximum(positive, -negative), np.int32)
 
 
 def _repair_pairs(

@@ -22,7 +22,7 @@ def take_place(node: ir.Node, values: Sequence[ir.Value]) -> None:
 def hand_over(old: ir.Value, new: ir.Value) -> None:
     """Give ``new`` all uses of ``old``, its name, and its type and shape where unknown."""
     old.replace_all_uses_with(new, replace_graph_outputs=True)
-    new.dtype = new.dtype if new.dtype is not None else old.dtype
+    new.type = new.type if new.type is not None else old.type
     new.shape = new.shape if new.shape is not None else old.shape
     name = old.name
     old.name = f"{name}~replaced"

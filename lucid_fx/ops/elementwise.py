@@ -7,14 +7,14 @@ import onnx_ir as ir
 
 from lucid_fx.ir.walk import attribute, constant, input_at, is_constant, scalar, size
 from lucid_fx.ops.emit import CONTRIB, Emit, Grid, Quantized
-from lucid_fx.ops.row import Operand, OpRow, OutputGrid, everything
+from lucid_fx.ops.row import Lower, Operand, OpRow, OutputGrid, everything
 
 
 def _both(node: ir.Node) -> tuple[int, ...]:
     return (0, 1)
 
 
-def _binary(op_type: str) -> object:
+def _binary(op_type: str) -> Lower:
     def lower(
         emit: Emit, node: ir.Node, inputs: list[Operand], outputs: list[Grid | None]
     ) -> list[ir.Value]:
@@ -26,7 +26,7 @@ def _binary(op_type: str) -> object:
     return lower
 
 
-def _unary(op_type: str, *attributes: str) -> object:
+def _unary(op_type: str, *attributes: str) -> Lower:
     def lower(
         emit: Emit, node: ir.Node, inputs: list[Operand], outputs: list[Grid | None]
     ) -> list[ir.Value]:

@@ -131,7 +131,7 @@ class Emit:
         tensor = ir.tensor(array, name=name) if isinstance(array, np.ndarray) else array
         value = ir.Value(
             name=name,
-            shape=ir.Shape(tensor.shape),
+            shape=ir.Shape(tensor.shape.numpy()),
             type=ir.TensorType(tensor.dtype),
             const_value=tensor,
         )

@@ -6,10 +6,10 @@ import onnx_ir as ir
 
 from lucid_fx.ir.walk import attribute, constant, input_at, rank
 from lucid_fx.ops.emit import CONTRIB, Emit, Grid, Quantized
-from lucid_fx.ops.row import Operand, OpRow, OutputGrid
+from lucid_fx.ops.row import Lower, Operand, OpRow, OutputGrid
 
 
-def _lower_average(op_type: str) -> object:
+def _lower_average(op_type: str) -> Lower:
     kept = ("kernel_shape", "strides", "pads", "ceil_mode", "count_include_pad", "auto_pad")
 
     def lower(
