@@ -239,7 +239,7 @@ def _observed(
         assert row is not None
         for index in row.data(node):
             value = node.inputs[index]
-            if value is not None and not is_constant(value):
+            if is_float(value) and value is not None and not is_constant(value):
                 root = grid_root(value, integer, absorbed)
                 if root is not None:
                     found.setdefault(root.name or "", node.name or "")

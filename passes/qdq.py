@@ -16,6 +16,8 @@ from lucid_fx.quantization import QParams, quantize
 
 AXIS_OPSET = 13
 """First ONNX operator set whose Q and DQ have an axis; older models use onnxruntime's own ops."""
+NO_KERNEL_OPSET = 28
+"""First ONNX operator set whose Q and DQ onnxruntime 1.32 has no kernels for."""
 
 
 class Codec:
@@ -29,7 +31,7 @@ class Codec:
 
     def __init__(self, model: ir.Model, names: Names, pass_name: str) -> None:
         self.model, self.names, self.pass_name = model, names, pass_name
-        self.domain = "" if opset(model) >= AXIS_OPSET else CONTRIB
+        self.domain = "" if AXIS_OPSET <= opset(model) < NO_KERNEL_OPSET else CONTRIB
         if self.domain:
             model.graph.opset_imports.setdefault(self.domain, 1)
         self._constants: dict[tuple[Any, ...], ir.Value] = {}

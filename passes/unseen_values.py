@@ -42,7 +42,7 @@ def leave_unseen(model: ir.Model, plan: Plan, seen: Set[str]) -> Plan:
         return plan
     products = {n.name for n in every if n.name in left and is_op(n, "MatMul", "Gemm")}
     reasons = {
-        name: f"calibration saw no finite value of {value!r}"
+        name: f"{value!r} has no range: calibration saw no finite value of it, or a mask"
         for name, value in left.items()
         if name not in products
     }

@@ -85,8 +85,10 @@ def only_consumer(value: ir.Value) -> ir.Node | None:
 
 
 def is_float(value: ir.Value | None) -> bool:
-    """Whether the value is known to hold real numbers that we can quantize."""
-    return value is not None and value.dtype in (
+    """Whether the value is a tensor that is known to hold real numbers."""
+    if value is None or not isinstance(value.type, ir.TensorType):
+        return False
+    return value.dtype in (
         ir.DataType.FLOAT,
         ir.DataType.FLOAT16,
         ir.DataType.BFLOAT16,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
-from lucid_fx.ir.walk import ONNX_DOMAINS, is_float
+from lucid_fx.ir.walk import ONNX_DOMAINS, constant, input_at, is_constant, is_float
 from lucid_fx.ops import elementwise, matrix, movement, pooling, recurrent
 from lucid_fx.ops.emit import CONTRIB
-from lucid_fx.ops.row import OpRow
+from lucid_fx.ops.row import OpRow, OutputGrid
 
 ROWS = (*matrix.ROWS, *elementwise.ROWS, *pooling.ROWS, *movement.ROWS, *recurrent.ROWS)
 
@@ -53,6 +54,13 @@ def refusal(node: ir.Node) -> str | None:
             return f"it computes in {value.dtype}, and integer kernels give float32 only"  # type: ignore[union-attr]
         if value is not None and value.dtype is None and value.name:
             return f"the type of {value.name!r} is not known"
+    if row.output is OutputGrid.SHARED and is_constant(node.inputs[row.data(node)[0]]):
+        return "it moves a constant"
+    constants = {*row.data(node), *(index for index in (row.weight, row.bias) if index is not None)}
+    for index in constants:
+        array = constant(input_at(node, index))
+        if array is not None and not np.isfinite(array).all():
+            return "a constant operand is not finite"
     return row.refuses(node)
 
 

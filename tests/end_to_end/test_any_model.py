@@ -75,7 +75,8 @@ def test_half_precision_keeps_its_interface_and_computes_on_codes(dtype: str, fo
 
 def test_double_stays_float_with_a_reason() -> None:
     text = "net (double[N,8] x) => (double[N,4] y) { t = MatMul (x, w) y = Relu (t) }"
-    result = check(model_of(text, w=matrix(8, 4, dtype=np.float64)), [matrix(2, 8, dtype=np.float64)])
+    model = model_of(text, w=matrix(8, 4, dtype=np.float64))
+    result = check(model, [matrix(2, 8, dtype=np.float64)])
     assert "float32 only" in next(e.reason for e in result.ledger if e.op_type == "MatMul")
 
 
@@ -270,7 +271,8 @@ def test_versions_out_of_reach_are_refused(change: Any, text: str) -> None:
 
 @pytest.mark.parametrize("version", [4, 7, 10, 14])
 def test_ir_versions(version: int) -> None:
-    model = model_of("net (float[N,6] x) => (float[N,6] y) { y = MatMul (x, w) }", 11, w=matrix(6, 6))
+    text = "net (float[N,6] x) => (float[N,6] y) { y = MatMul (x, w) }"
+    model = model_of(text, 11, w=matrix(6, 6))
     model.ir_version = version
     check(model, [matrix(3, 6)])
 

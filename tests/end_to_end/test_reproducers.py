@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def recipe(observer: Any = HistogramObserver, **options: Any) -> QConfigMapping:
 def test_1_memory_does_not_grow_with_the_samples(rng: np.random.Generator) -> None:
     names = ["x", *(f"t{i}" for i in range(7)), "y"]
     body = " ".join(
-        f"{b} = Conv <pads = [1,1,1,1]> ({a}, w)" for a, b in zip(names, names[1:], strict=False)
+        f"{b} = Conv <pads = [1,1,1,1]> ({a}, w)" for a, b in pairwise(names)
     )
     text = f"net (float[1,8,64,64] x) => (float[1,8,64,64] y) {{ {body} }}"
     model = model_of(text, w=rng.normal(size=(8, 8, 3, 3)).astype(np.float32) / 8)
@@ -144,7 +145,7 @@ def test_10_what_the_configuration_names_must_exist(rng: np.random.Generator) ->
     with pytest.raises(ConfigError, match=r"\('Conv',\)"):
         quantize(conv_model(), [sample], qconfig_mapping=mapping)
     mapping = get_default_qconfig_mapping().set_object_type("Cnv", None)
-    with pytest.raises(ConfigError, match="'Cnv'.*did you mean 'Conv'"):
+    with pytest.raises(ConfigError, match=r"'Cnv'.*did you mean 'Conv'"):
         quantize(conv_model(), [sample], qconfig_mapping=mapping)
 
 
@@ -152,7 +153,7 @@ def test_16_one_bad_layer_is_named_and_kept_float_in_one_step(rng: np.random.Gen
     names = ["x", *(f"t{i}" for i in range(5)), "y"]
     body = " ".join(
         f"{b} = Gemm <transB = 1> ({a}, w{i})"
-        for i, (a, b) in enumerate(zip(names, names[1:], strict=False))
+        for i, (a, b) in enumerate(pairwise(names))
     )
     weights = {f"w{i}": rng.normal(size=(16, 16)).astype(np.float32) / 4 for i in range(6)}
     weights["w3"][:, 0] *= 100
@@ -208,14 +209,13 @@ def test_21_no_pair_sum_saturates(op_type: str, format: str, rng: np.random.Gene
     assert quantized(result) == [op_type]
     for node in nodes(result.model):
         for value in node.inputs:
-            if value is not None and value.const_value is not None and value.dtype == ir.DataType.INT8:
-                codes = value.const_value.numpy().astype(int)
-                if codes.ndim > 1:
-                    assert worst_pair(codes, node, op_type) <= PAIR_LIMIT
+            tensor = value.const_value if value is not None else None
+            if tensor is not None and tensor.dtype == ir.DataType.INT8 and len(tensor.shape) > 1:
+                assert worst_pair(tensor.numpy().astype(int)) <= PAIR_LIMIT
     assert sqnr(model, result, feeds) > 30
 
 
-def worst_pair(codes: np.ndarray, node: ir.Node, op_type: str) -> int:
+def worst_pair(codes: np.ndarray) -> int:
     """The largest sum of neighbours along the dot product, of one sign."""
     columns = codes.reshape(16, 64).T if codes.shape[0] == 16 else codes
     pairs = columns.reshape(32, 2, 16)
@@ -316,10 +316,8 @@ def test_25_a_relu_clips_whatever_the_grid(
 def test_27_names_stay_unique(format: str, rng: np.random.Generator) -> None:
     text = """net (float[N,4,8,8] x) => (float[N,4,6,6] a, float[N,4,6,6] b, float[N,4,8,8] c,
                                           float[N,4,12,12] p) {
-        r = Conv (x, k) a = Conv (r, w, bias) b = Conv (r, w, bias) c = Conv <pads = [1,1,1,1]> (r, w, bias)
-        q = Pad (r, one) p = Pad (q, one) }""".replace("c = Conv", "c0 = Conv").replace(
-        "q = Pad", "c = Identity (c0) q = Pad"
-    )
+        r = Conv (x, k) a = Conv (r, w, bias) b = Conv (r, w, bias)
+        c = Conv <pads = [1,1,1,1]> (r, w, bias) q = Pad (r, one) p = Pad (q, one) }"""
     model = model_of(
         text, k=rng.normal(size=(4, 4, 1, 1)).astype(np.float32),
         w=rng.normal(size=(4, 4, 3, 3)).astype(np.float32), bias=np.ones(4, np.float32),
@@ -342,7 +340,7 @@ def test_28_exclusion_by_name(rng: np.random.Generator) -> None:
     mapping = get_default_qconfig_mapping().set_module_name("fc", None)
     assert quantized(quantize(model, feeds, qconfig_mapping=mapping)) == []
     mapping = get_default_qconfig_mapping().set_module_name("fcc", None)
-    with pytest.raises(ConfigError, match="'fcc'.*'fc'"):
+    with pytest.raises(ConfigError, match=r"'fcc'.*'fc'"):
         quantize(model, feeds, qconfig_mapping=mapping)
 
 
@@ -369,7 +367,8 @@ def test_30_a_branch_that_never_ran_stays_float(format: str, rng: np.random.Gene
     feeds = [(np.array(True), rng.normal(size=(2, 4, 8, 8)).astype(np.float32)) for _ in range(4)]
     result = quantize(model, feeds, format)
     entry = result.ledger["Conv_o2"]
-    assert entry.status == "float" and entry.reason == "calibration saw no finite value of 'o2'"
+    assert entry.status == "float" and "saw no finite value of it" in entry.reason
+    assert "'o2'" in entry.reason
     other = [(np.array(False), feeds[0][1])]
     assert sqnr(model, result, other) > 20  # the input itself may be on codes
 
@@ -382,7 +381,8 @@ def test_32_one_weight_for_inputs_of_unlike_ranges(format: str, rng: np.random.G
         text, w=rng.normal(size=(4, 4, 1, 1)).astype(np.float32),
         b=rng.normal(size=4).astype(np.float32), big=np.float32(100),
     )  # fmt: skip
-    feeds = [tuple(rng.normal(size=(2, 4, 8, 8)).astype(np.float32) for _ in "xz") for _ in range(4)]
+    samples = rng.normal(size=(4, 2, 2, 4, 8, 8)).astype(np.float32)
+    feeds = [tuple(sample) for sample in samples]
     result = quantize(model, feeds, format)
     assert quantized(result).count("Conv") == 2 and sqnr(model, result, feeds) > 25
 
@@ -440,7 +440,8 @@ def test_39_the_channel_axis_of_each_op(format: str, rng: np.random.Generator) -
 @pytest.mark.parametrize("op_type", ["LSTM", "GRU"])
 def test_39_recurrent_ops_are_told_of(op_type: str, format: str, rng: np.random.Generator) -> None:
     gates = {"LSTM": 4, "GRU": 3}[op_type]
-    text = f"net (float[5,N,6] x) => (float[5,1,N,8] y) {{ y = {op_type} <hidden_size = 8> (x, w, r) }}"
+    body = f"y = {op_type} <hidden_size = 8> (x, w, r)"
+    text = f"net (float[5,N,6] x) => (float[5,1,N,8] y) {{ {body} }}"
     model = model_of(
         text, w=rng.normal(size=(1, gates * 8, 6)).astype(np.float32),
         r=rng.normal(size=(1, gates * 8, 8)).astype(np.float32),

@@ -1,0 +1,30 @@
+"""MatMul and Add of a vector as Gemm."""
+
+import pytest
+from checks import check_pass, check_unchanged
+
+from lucid_fx.passes.fuse_matmul_add import FuseMatMulAdd
+
+WEIGHTS = "float[3,2] w = {1,2,3,4,5,6}, float[2] b = {1,2}"
+
+
+@pytest.mark.parametrize("add", ["Add (t, b)", "Add (b, t)"])
+def test_matrices(add: str) -> None:
+    check_pass(
+        f"g (float[N,3] x) => (float[N,2] y) <{WEIGHTS}> {{ [fc] t = MatMul (x, w) y = {add} }}",
+        FuseMatMulAdd(),
+        f"g (float[N,3] x) => (float[N,2] y) <{WEIGHTS}> {{ y = Gemm (x, w, b) }}",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"g (float[M,N,3] x) => (float[M,N,2] y) <{WEIGHTS}> {{ t = MatMul (x, w) y = Add (t, b) }}",
+        f"g (float[N,3] x) => (float[N,2] y, float[N,2] t) <{WEIGHTS}> {{ t = MatMul (x, w) y = Add (t, b) }}",
+        f"g (float[N,3] x, float[2] c) => (float[N,2] y) <{WEIGHTS}> {{ t = MatMul (x, w) y = Add (t, c) }}",
+        f"g (float[1,3] x) => (float[2,2] y) <{WEIGHTS}, float[2,2] d = {{1,2,3,4}}> {{ t = MatMul (x, w) y = Add (t, d) }}",
+    ],
+)  # fmt: skip
+def test_higher_ranks_and_other_addends_stay(text: str) -> None:
+    check_unchanged(text, FuseMatMulAdd())
