@@ -27,7 +27,6 @@ HELPERS = {
     "linear": "fold_affine, tested through the two passes that fold",
     "qdq": "Codec, tested through insert_qdq",
     "equalization_sites": "find_sites, tested through equalize_channels",
-    "unseen_values": "tested where models with branches are converted",
 }
 """Files in passes/ that hold no pass and have no test file of their own."""
 
