@@ -19,7 +19,8 @@ from lucid_fx.ir.walk import (
     only_consumer,
     rank,
     scalar,
-)  # fmt: skip
+    size,
+)
 from lucid_fx.ops.emit import Emit
 from lucid_fx.passes.pipeline import GraphPass
 from lucid_fx.passes.raise_opset import raise_opset
@@ -85,31 +86,34 @@ class Norm:
 
 def _find(quotient: ir.Node) -> Norm | None:
     """The normalization around a Div, if it is one."""
-    if not is_op(quotient, "Div"):
+    core = _core(quotient) if is_op(quotient, "Div") else None
+    tail = _affine(quotient, core[0]) if core is not None else None
+    if core is None or tail is None:
         return None
-    centred, root = (_producer(quotient, index) for index in (0, 1))
-    shifted = _producer(root, 0) if is_op(root, "Sqrt") else None
-    if not is_op(centred, "Sub") or root is None or shifted is None or not is_op(shifted, "Add"):
+    source, epsilon, inner = core
+    scale, bias, outer = tail
+    members = (*inner, quotient, *outer)
+    return Norm(source, scale, bias, epsilon, members) if _closed(members) else None
+
+
+def _core(quotient: ir.Node) -> tuple[ir.Value, float, tuple[ir.Node, ...]] | None:
+    """What is normalized, epsilon, and the nodes from the mean to the deviation."""
+    centred, root = _made_by(quotient, 0, "Sub"), _made_by(quotient, 1, "Sqrt")
+    shifted, mean = _made_by(root, 0, "Add"), _made_by(centred, 1, "ReduceMean")
+    variance, epsilon = (None, None) if shifted is None else _computed_and_scalar(shifted)
+    square = _made_by(variance, 0, "Mul", "Pow")
+    again = _squared(square) if square is not None else None
+    if centred is None or root is None or shifted is None or mean is None or square is None:
         return None
-    variance, epsilon = _computed_and_scalar(shifted)
-    square = _producer(variance, 0) if variance is not None and _over_last(variance) else None
-    mean = _producer(centred, 1)
-    if square is None or variance is None or mean is None or epsilon is None:
+    if again is None or variance is None or epsilon is None or centred.inputs[0] is None:
         return None
-    again = _squared(square)
-    source = centred.inputs[0]  # type: ignore[union-attr]
-    if again is None or not _over_last(mean) or source is None or mean.inputs[0] is not source:
-        return None
-    if again is not centred and not (is_op(again, "Sub") and again.inputs == centred.inputs):  # type: ignore[union-attr]
-        return None
-    tail = _affine(quotient, source)
-    if tail is None:
+    source = centred.inputs[0]
+    twin = is_op(again, "Sub") and tuple(again.inputs) == tuple(centred.inputs)
+    means = _over_last(mean) and _over_last(variance) and mean.inputs[0] is source
+    if not means or not (again is centred or twin):
         return None
     centres = (centred,) if again is centred else (centred, again)
-    members = (mean, *centres, square, variance, shifted, root, quotient, *tail[2])
-    if not _closed(members):  # type: ignore[arg-type]
-        return None
-    return Norm(source, tail[0], tail[1], epsilon, members)  # type: ignore[arg-type]
+    return source, epsilon, (mean, *centres, square, variance, shifted, root)
 
 
 def _affine(
@@ -123,12 +127,12 @@ def _affine(
     scale = _vector(scaled, quotient.outputs[0], last)
     if scale is None:
         return None
-    width = constant(scale).size  # type: ignore[union-attr]
     moved = only_consumer(scaled.outputs[0])
-    bias = None
     if moved is not None and is_op(moved, "Add"):
-        bias = _vector(moved, scaled.outputs[0], width)
-    return (scale, None, (scaled,)) if bias is None else (scale, bias, (scaled, moved))  # type: ignore[return-value]
+        bias = _vector(moved, scaled.outputs[0], size(scale))
+        if bias is not None:
+            return scale, bias, (scaled, moved)
+    return scale, None, (scaled,)
 
 
 def _vector(node: ir.Node, data: ir.Value, width: object) -> ir.Value | None:
@@ -153,7 +157,7 @@ def _squared(node: ir.Node) -> ir.Node | None:
     """The producer of what a node squares."""
     twice = is_op(node, "Mul") and node.inputs[0] is node.inputs[1]
     power = is_op(node, "Pow") and scalar(node.inputs[1]) == 2.0
-    return _producer(node, 0) if twice or power else None
+    return node.inputs[0].producer() if (twice or power) and node.inputs[0] else None
 
 
 def _over_last(node: ir.Node) -> bool:
@@ -178,6 +182,8 @@ def _closed(members: tuple[ir.Node, ...]) -> bool:
     )
 
 
-def _producer(node: ir.Node | None, index: int) -> ir.Node | None:
+def _made_by(node: ir.Node | None, index: int, *op_types: str) -> ir.Node | None:
+    """The producer of an input, if it is one of these ops."""
     value = input_at(node, index) if node is not None else None
-    return value.producer() if value is not None else None
+    producer = value.producer() if value is not None else None
+    return producer if is_op(producer, *op_types) else None

@@ -16,8 +16,8 @@ from lucid_fx.passes.pipeline import GraphPass
 class FusePadIntoConv(GraphPass):
     """Add the Pad's widths to the Conv's own.
 
-    ``t = Pad (x, [0,0,1,1,0,0,1,1]); y = Conv (t, w)`` → ``y = Conv <pads = [1,1,1,1]> (x, w)``; a Pad
-    with another value than zero, of channels, or of negative width stays.
+    ``t = Pad (x, [0,0,1,1,0,0,1,1]); y = Conv (t, w)`` → ``y = Conv <pads = [1,1,1,1]> (x, w)``;
+    a Pad with another value than zero, of channels, or of negative width stays.
     """
 
     def run(self, model: ir.Model) -> bool:

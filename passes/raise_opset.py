@@ -74,12 +74,12 @@ def _obstacle(node: ir.Node, now: int, version: int) -> str | None:
         dims, axis = rank(node.inputs[0]), attribute(node, "axis", 1)
         if dims is None or axis % dims != dims - 1:
             return f"{node.op_type} is over all axes from {axis} on"
-    if now < 13 <= version and is_op(node, "Resize"):
-        if attribute(node, "coordinate_transformation_mode", "") == "tf_half_pixel_for_nn":
-            return "Resize has a mode that later operator sets lack"
-    if now < 14 <= version and is_op(node, "BatchNormalization"):
-        if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
-            return "BatchNormalization is in training mode"
+    mode = attribute(node, "coordinate_transformation_mode", "")
+    if now < 13 <= version and is_op(node, "Resize") and mode == "tf_half_pixel_for_nn":
+        return "Resize has a mode that later operator sets lack"
+    further = any(value.uses() or value.is_graph_output() for value in node.outputs[1:])
+    if now < 14 <= version and is_op(node, "BatchNormalization") and further:
+        return "BatchNormalization is in training mode"
     return None
 
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 
 from lucid_fx.errors import ModelError
+from lucid_fx.ir.sparse import densified
 from lucid_fx.ir.walk import graphs, input_at, is_op
 
 INLINE_LIMIT = 1_600_000_000
@@ -48,49 +48,8 @@ def load_model(path: str | Path) -> ir.Model:
 
 def from_proto(proto: onnx.ModelProto) -> ir.Model:
     """The model of a protobuf, which is not changed; sparse constants become dense ones."""
-    if any(_sparse(graph) for graph in _proto_graphs(proto.graph)):
-        twin = onnx.ModelProto()
-        twin.CopyFrom(proto)
-        for graph in _proto_graphs(twin.graph):
-            _make_dense(graph)
-        proto = twin
-    model: ir.Model = ir.from_proto(proto)
+    model: ir.Model = ir.from_proto(densified(proto))
     return model
-
-
-def _proto_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attr in node.attribute:
-            for body in ([attr.g] if attr.type == onnx.AttributeProto.GRAPH else attr.graphs):
-                yield from _proto_graphs(body)
-
-
-def _sparse(graph: onnx.GraphProto) -> bool:
-    attributes = (attr for node in graph.node for attr in node.attribute)
-    return bool(graph.sparse_initializer) or any(attr.name == "sparse_value" for attr in attributes)
-
-
-def _make_dense(graph: onnx.GraphProto) -> None:
-    for tensor in graph.sparse_initializer:
-        graph.initializer.append(_dense(tensor, tensor.values.name))
-    del graph.sparse_initializer[:]
-    for node in graph.node:
-        for attr in node.attribute:
-            if attr.type == onnx.AttributeProto.SPARSE_TENSOR and attr.name == "sparse_value":
-                value = _dense(attr.sparse_tensor, node.output[0])
-                attr.CopyFrom(onnx.helper.make_attribute("value", value))
-
-
-def _dense(tensor: onnx.SparseTensorProto, name: str) -> onnx.TensorProto:
-    values = onnx.numpy_helper.to_array(tensor.values)
-    places = onnx.numpy_helper.to_array(tensor.indices)
-    array = np.zeros(tuple(tensor.dims), values.dtype)
-    if places.ndim == 1:
-        array.reshape(-1)[places] = values
-    else:
-        array[tuple(places.T)] = values
-    return onnx.numpy_helper.from_array(array, name)
 
 
 def tensors(model: ir.Model) -> list[Any]:
@@ -146,7 +105,7 @@ def to_text(model: ir.Model) -> str:
 
 def from_text(text: str) -> ir.Model:
     """Read ONNX text."""
-    return ir.from_proto(onnx.parser.parse_model(text))
+    return from_proto(onnx.parser.parse_model(text))
 
 
 def infer_shapes(model: ir.Model) -> None:
@@ -260,14 +219,18 @@ def sample_shapes(model: ir.Model, shapes: dict[str, tuple[int, ...]]) -> Iterat
         for value in (*graph.inputs, *graph.outputs, *(v for n in graph for v in n.outputs)):
             before[id(value)] = (value, value.shape)
     outside = {value.name for value in (*model.graph.inputs, *model.graph.outputs)}
+    assumed: dict[int, ir.Shape | None] = {}
     for value, _ in before.values():
         if value.name in shapes and value.name not in outside:
             value.shape = ir.Shape(shapes[value.name])
+        assumed[id(value)] = value.shape
     yield
     for graph in graphs(model):
         for value in (*graph.inputs, *graph.outputs, *(v for n in graph for v in n.outputs)):
-            if value.name not in outside:
-                value.shape = before.get(id(value), (value, None))[1]
+            if value.name in outside:
+                continue
+            untouched = id(value) in assumed and value.shape is assumed[id(value)]
+            value.shape = before[id(value)][1] if untouched else None  # a pass changed it
     infer_shapes(model)
 
 
@@ -281,7 +244,7 @@ def _inferred(model: ir.Model, input_shapes: dict[str, tuple[int, ...]]) -> ir.M
     if input_shapes:
         _forget_shapes(proto.graph)
     try:
-        return ir.from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True))
+        return from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True))
     except Exception:
         return None
 
@@ -306,7 +269,7 @@ def _without_big_weights(model: ir.Model, limit: int = 1024) -> ir.Model:
             if tensor is None or tensor.nbytes <= limit or tensor.dtype == ir.DataType.INT64:
                 continue
             if graph is clone.graph:
-                value.dtype, value.shape = tensor.dtype, ir.Shape(tensor.shape)
+                value.dtype, value.shape = tensor.dtype, ir.Shape(tensor.shape)  # type: ignore[arg-type]
                 value.const_value = None
                 del graph.initializers[name]
                 if not value.is_graph_input():

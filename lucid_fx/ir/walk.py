@@ -15,8 +15,7 @@ ONNX_DOMAINS = ("", "ai.onnx")
 def graphs(model: ir.Model) -> Iterator[ir.Graph]:
     """The main graph and every body inside it, outer ones first."""
     yield model.graph
-    for graph in model.graph.subgraphs():
-        yield graph
+    yield from model.graph.subgraphs()
 
 
 def nodes(model: ir.Model) -> Iterator[ir.Node]:

@@ -286,3 +286,22 @@ def test_samples_of_another_type_are_refused() -> None:
 def test_not_a_model() -> None:
     with pytest.raises(LucidFxError, match="cannot take a model from int"):
         lucid_fx.quantize(3, [np.zeros(2)])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("opset", range(11, 29))
+def test_every_operator_set(opset: int, format: str) -> None:
+    text = """net (float[1,4,8,8] x) => (float[1,6] y, float[1,4,4,4] z) {
+        c = Conv <pads = [1,1,1,1]> (x, k) r = Clip (c, low, high) p = MaxPool <kernel_shape = [2,2],
+        strides = [2,2]> (r) d = Conv (p, k1) z = Add (d, p) g = GlobalAveragePool (z)
+        f = Flatten (g) h = MatMul (f, w) s = Sigmoid (h) m = Mul (s, h) y = Gemm (m, v) }"""
+    model = model_of(
+        text, opset, k=matrix(4, 4, 3, 3) / 3, k1=matrix(4, 4, 1, 1), w=matrix(4, 6),
+        v=matrix(6, 6), low=np.float32(0), high=np.float32(3),
+    )  # fmt: skip
+    result = check(model, [matrix(1, 4, 8, 8) for _ in range(4)], format)
+    assert {"Conv", "MatMul", "Gemm", "Clip", "MaxPool"} <= quantized(result)
+    raised = max(opset, 13 if format == "qdq" else 12)
+    assert result.model.graph.opset_imports[""] == raised
+    if 13 <= raised < 28 and format == "qdq":
+        assert all(n.domain == "" for n in result.model.graph if "Linear" in n.op_type)

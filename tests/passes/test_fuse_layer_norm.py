@@ -16,7 +16,8 @@ def norm(
 ) -> str:  # fmt: skip
     return f"""{OLD} g (float[2,3,4] x) => ({outputs}) <{CONSTANTS}> {{
         {head} m = ReduceMean <axes = [{axes}]> (x) d = Sub (x, m) q = {square}
-        v = ReduceMean <axes = [{axes}]> (q) e = Add (v, eps) s = Sqrt (e) n = Div (d, s) {tail} }}"""
+        v = ReduceMean <axes = [{axes}]> (q) e = Add (v, eps) s = Sqrt (e) n = Div (d, s)
+        {tail} }}"""
 
 
 def fused(inputs: str, output: str = "y", before: str = "", after: str = "") -> str:
@@ -43,18 +44,20 @@ def test_a_difference_that_is_computed_twice() -> None:
 
 def test_axes_as_an_input() -> None:
     text = norm().replace("12", "18").replace("<axes = [-1]> (x)", "(x, last)")
-    text = text.replace("<axes = [-1]> (q)", "(q, last)").replace("<float", "<int64[1] last={-1}, float")
+    text = text.replace("<axes = [-1]> (q)", "(q, last)")
+    text = text.replace("<float", "<int64[1] last={-1}, float")
     check_pass(text, FuseLayerNorm(), fused("x, w, b").replace('"" : 17', '"" : 18'))
 
 
 def test_ops_around_it_are_written_in_the_newer_form() -> None:
-    text = norm(tail="g = Mul (n, w) a = Add (b, g) t = Unsqueeze <axes = [0]> (a) y = Squeeze <axes = [0]> (t)")
+    tail = "t = Unsqueeze <axes = [0]> (a) y = Squeeze <axes = [0]> (t)"
+    axes = "<int64[1] Unsqueeze_t_axes, int64[1] Squeeze_y_axes, float two"
+    after = "t = Unsqueeze (a, Unsqueeze_t_axes) y = Squeeze (t, Squeeze_y_axes)"
     check_pass(
-        text,
+        norm(tail=f"g = Mul (n, w) a = Add (b, g) {tail}"),
         FuseLayerNorm(),
-        fused("x, w, b", "a", after="t = Unsqueeze (a, Unsqueeze_t_axes) y = Squeeze (t, Squeeze_y_axes)")
-        .replace("<float two", "<int64[1] Unsqueeze_t_axes, int64[1] Squeeze_y_axes, float two"),
-    )  # fmt: skip
+        fused("x, w, b", "a", after=after).replace("<float two", axes),
+    )
 
 
 @pytest.mark.parametrize(
