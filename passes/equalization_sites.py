@@ -45,7 +45,7 @@ def find_sites(model: ir.Model) -> Iterator[Site]:
 
 def _matrix_readers(value: ir.Value) -> tuple[ir.Node, ...]:
     """The matrix products with constant weights among the readers, which may be of any kind."""
-    return tuple(
+    found = tuple(
         use.node
         for use in value.uses()
         if use.idx == 0
@@ -54,6 +54,8 @@ def _matrix_readers(value: ir.Value) -> tuple[ir.Node, ...]:
         and rank(use.node.inputs[1]) == 2
         and not attribute(use.node, "transA", 0)
     )
+    # one Mul in front of them all: it must reach every reader
+    return found if len({id(node.graph) for node in found}) == 1 else ()
 
 
 def linear_readers(value: ir.Value) -> tuple[ir.Node, ...]:

@@ -18,13 +18,16 @@ def test_matrices(add: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("data", "outputs", "more", "addend"),
     [
-        f"g (float[M,N,3] x) => (float[M,N,2] y) <{WEIGHTS}> {{ t = MatMul (x, w) y = Add (t, b) }}",
-        f"g (float[N,3] x) => (float[N,2] y, float[N,2] t) <{WEIGHTS}> {{ t = MatMul (x, w) y = Add (t, b) }}",
-        f"g (float[N,3] x, float[2] c) => (float[N,2] y) <{WEIGHTS}> {{ t = MatMul (x, w) y = Add (t, c) }}",
-        f"g (float[1,3] x) => (float[2,2] y) <{WEIGHTS}, float[2,2] d = {{1,2,3,4}}> {{ t = MatMul (x, w) y = Add (t, d) }}",
+        ("float[M,N,3] x", "float[M,N,2] y", "", "b"),
+        ("float[N,3] x", "float[N,2] y, float[N,2] t", "", "b"),
+        ("float[N,3] x, float[2] c", "float[N,2] y", "", "c"),
+        ("float[1,3] x", "float[2,2] y", ", float[2,2] d = {1,2,3,4}", "d"),
     ],
-)  # fmt: skip
-def test_higher_ranks_and_other_addends_stay(text: str) -> None:
-    check_unchanged(text, FuseMatMulAdd())
+)
+def test_higher_ranks_and_other_addends_stay(
+    data: str, outputs: str, more: str, addend: str
+) -> None:
+    body = f"t = MatMul (x, w) y = Add (t, {addend})"
+    check_unchanged(f"g ({data}) => ({outputs}) <{WEIGHTS}{more}> {{ {body} }}", FuseMatMulAdd())

@@ -22,7 +22,8 @@ def test_attributes_become_inputs() -> None:
         text(13, """[u] a = Unsqueeze (x, u_axes) [s] y = Squeeze (a, s_axes)
              [r] z = ReduceSum <keepdims = 0> (x, r_axes)
              [p] b, c = Split <axis = 2> (x, p_split)""",
-             "<int64[1] u_axes={0}, int64[1] s_axes={0}, int64[1] r_axes={1}, int64[2] p_split={1,3}>",
+             "<int64[1] u_axes={0}, int64[1] s_axes={0}, int64[1] r_axes={1},"
+             " int64[2] p_split={1,3}>",
              "float[2,3,4] y, float[2,4] z, float[2,3,1] b, float[2,3,3] c"),
         exact=True,
     )  # fmt: skip
@@ -68,7 +69,8 @@ def test_bodies_are_raised_too() -> None:
         return f"""<ir_version: 8, opset_import: ["" : {opset}]>
             g (float[1,3] x, bool c) => (float[3] y) {constants} {{
             y = If (c) <then_branch = a () => (float[3] p) {{ [s] p = Squeeze {body} }},
-                        else_branch = b () => (float[3] q) {{ q = ReduceMax <axes = [0], keepdims = 0> (x) }}> }}"""
+                        else_branch = b () => (float[3] q) {{
+                            q = ReduceMax <axes = [0], keepdims = 0> (x) }}> }}"""
 
     check_pass(
         with_if(11, "<axes = [0]> (x)"),

@@ -43,7 +43,8 @@ def test_types_named_in_attributes_and_bodies() -> None:
             else_branch = b () => (float16[N,2] q) {{ q = Neg (t) }}> }}""",
         WidenHalf(),
         """g (float[N,2] x, bool c) => (float16[N,2] y) <float[2,2] w> { h = Cast <to = 1> (x)
-            t = MatMul (h, w) y_wide = If (c) <then_branch = a () => (float[N,2] p) { p = Relu (t) },
+            t = MatMul (h, w)
+            y_wide = If (c) <then_branch = a () => (float[N,2] p) { p = Relu (t) },
             else_branch = b () => (float[N,2] q) { q = Neg (t) }> y = Cast <to = 10> (y_wide) }""",
         bound=0.02,
     )
