@@ -62,6 +62,7 @@ class Statistics:
     spans: dict[str, float]
     matrix_products: frozenset[str]
 
+
 MASKED_SHARE = 0.02
 """Where more of a value than this is infinite, it is a mask, which no grid can hold."""
 
@@ -303,7 +304,9 @@ class PreparedModule(GraphModule):
         for site in (site for site in self.sites if site.makers):
             for value in (site.value, *site.between):
                 observer = self.observers[value.name or ""]
-                roots[value.name or ""] = _even_qparams(observer, factors.get(site.value.name or ""))
+                roots[value.name or ""] = _even_qparams(
+                    observer, factors.get(site.value.name or "")
+                )
         grids: dict[str, QParams] = {}
         for value in real_values(self.float_model):
             grid = self._grid(value, roots)
@@ -322,9 +325,7 @@ class PreparedModule(GraphModule):
             assert row is not None
             if row.output is OutputGrid.FIXED and row.fixed is not None:
                 scale, zero = row.fixed
-                return QParams(
-                    np.float32(scale), np.float32(zero), per_tensor_affine, quint8
-                )  # type: ignore[arg-type]
+                return QParams(np.float32(scale), np.float32(zero), per_tensor_affine, quint8)  # type: ignore[arg-type]
             source = producer.inputs[row.data(producer)[0]]
             producer = source.producer() if source is not None else None
         return None
@@ -362,9 +363,7 @@ def _has_seen(observer: ObserverBase) -> bool:
 EVERYTHING = (-float("inf"), float("inf"))
 
 
-def _safe_qparams(
-    observer: ObserverBase, needed: tuple[float, float] = EVERYTHING
-) -> QParams:
+def _safe_qparams(observer: ObserverBase, needed: tuple[float, float] = EVERYTHING) -> QParams:
     """The grid of an observer, within the range that readers tell apart.
 
     A range of zero width becomes [0, 1], where any step is right.

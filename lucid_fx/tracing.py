@@ -26,9 +26,7 @@ MIN_OPSET = 11
 KEPT_QUANTIZED_KEY = "lucid_fx.kept_quantized"
 
 
-def trace(
-    model: Any, example_inputs: Any = None, *, allow_quantized: bool = False
-) -> GraphModule:
+def trace(model: Any, example_inputs: Any = None, *, allow_quantized: bool = False) -> GraphModule:
     """Take a model in and put it into the form that all passes expect.
 
     Constants become initializers, local functions are inlined, every node and value gets a

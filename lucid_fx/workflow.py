@@ -78,7 +78,9 @@ def prepare_fx(
     sample = {} if example_inputs is None else module.feed(example_inputs)
     shapes = shapes_for(module.model, _shapes(sample))
     recipes = _recipes(module.model, mapping)
-    excluded = {name: "the configuration leaves it in float" for name, r in recipes.items() if not r}
+    excluded = {
+        name: "the configuration leaves it in float" for name, r in recipes.items() if not r
+    }
     chosen = find_target(target, cpu_isa())
     unclipped = frozenset(name for name, recipe in recipes.items() if not _clips(recipe))
     plan = choose_integer_regions(module.model, chosen, excluded, shapes, unclipped)
@@ -229,9 +231,7 @@ def _check_mapping(mapping: QConfigMapping, known: list[tuple[str, str]]) -> Non
     names, types = {name for name, _ in known}, {op_type for _, op_type in known}
     for name in mapping.module_names:
         if not any(in_scope(found, name) for found in names):
-            raise ConfigError(
-                f"no node or scope is named {name!r}", hint=near_matches(name, names)
-            )
+            raise ConfigError(f"no node or scope is named {name!r}", hint=near_matches(name, names))
     for op_type in mapping.object_types:
         if op_type not in types:
             raise ConfigError(

@@ -50,9 +50,7 @@ class AssignChannelsLast(GraphPass):
         return bool(chosen)
 
 
-def _ties(
-    model: ir.Model, rules: dict[str | None, LayoutRule], outside: Hashable
-) -> Iterator[Tie]:
+def _ties(model: ir.Model, rules: dict[str | None, LayoutRule], outside: Hashable) -> Iterator[Tie]:
     """One tie for each image between nodes, where Transposes give and take either layout."""
     values: dict[int, ir.Value] = {}
     for node in nodes(model):

@@ -60,7 +60,10 @@ class Sizes:
         """Multiply-adds of a Conv, Gemm or MatMul with a constant weight."""
         weight = node.inputs[1]
         assert weight is not None and weight.const_value is not None
-        shape, outputs = [int(dim) for dim in weight.const_value.shape], self.elements(node.outputs[0])
+        shape, outputs = (
+            [int(dim) for dim in weight.const_value.shape],
+            self.elements(node.outputs[0]),
+        )
         if is_op(node, "Conv"):
             return outputs * int(np.prod(shape[1:]))
         return outputs * shape[1 if is_op(node, "Gemm") and attribute(node, "transB", 0) else 0]
@@ -124,7 +127,9 @@ def choose_integer_regions(
         for n in every
         if n.name not in integer | dynamic
     }
-    absorbed = frozenset(str(n.name) for n in every if n.name not in unclipped and _is_absorbed(n, integer))
+    absorbed = frozenset(
+        str(n.name) for n in every if n.name not in unclipped and _is_absorbed(n, integer)
+    )
     return Plan(integer, dynamic, absorbed, _observed(every, integer, absorbed), reasons)
 
 
@@ -136,9 +141,7 @@ def _weighted(node: ir.Node) -> bool:
     return is_op(node, "MatMul", "Gemm")
 
 
-def _price(
-    node: ir.Node, refused: str | None, target: Target, sizes: Sizes
-) -> tuple[float, float]:
+def _price(node: ir.Node, refused: str | None, target: Target, sizes: Sizes) -> tuple[float, float]:
     """Prices of a node on codes and in float."""
     row, elements = find_row(node), sizes.elements(node.outputs[0])
     if row is None or refused is not None:
@@ -175,8 +178,10 @@ def _ties(
             if is_op(use.node, "Shape", "Size"):
                 continue
             row = find_row(use.node)
-            as_data = row is not None and refused[use.node.name] is None and (
-                use.idx in row.data(use.node)
+            as_data = (
+                row is not None
+                and refused[use.node.name] is None
+                and (use.idx in row.data(use.node))
             )
             readers.append(use.node.name if as_data else outside)
             if as_data and _weighted(use.node):

@@ -58,7 +58,9 @@ def _gives_back(node: ir.Node) -> bool:
         return not mask_used and (not given or (training is not None and not training.any()))
     if is_op(node, "Cast"):
         source = node.inputs[0]
-        return source is not None and source.dtype is not None and (
-            source.dtype.value == attribute(node, "to")
+        return (
+            source is not None
+            and source.dtype is not None
+            and (source.dtype.value == attribute(node, "to"))
         )
     return False

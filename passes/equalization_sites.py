@@ -65,7 +65,11 @@ def linear_readers(value: ir.Value) -> tuple[ir.Node, ...]:
     found: list[ir.Node] = []
     for use in value.uses():
         node = use.node
-        if use.idx != 0 or not is_op(node, "Conv", "MatMul", "Gemm") or not is_constant(node.inputs[1]):
+        if (
+            use.idx != 0
+            or not is_op(node, "Conv", "MatMul", "Gemm")
+            or not is_constant(node.inputs[1])
+        ):
             return ()
         if (is_op(node, "Gemm") and attribute(node, "transA", 0)) or not _plain_group(node):
             return ()
@@ -86,9 +90,7 @@ def _plain_group(node: ir.Node) -> bool:
     return group == 1 or weight.const_value.shape.numpy()[1] == 1
 
 
-def _makers(
-    value: ir.Value, axis: int
-) -> tuple[tuple[ir.Node, ...], tuple[ir.Value, ...]] | None:
+def _makers(value: ir.Value, axis: int) -> tuple[tuple[ir.Node, ...], tuple[ir.Value, ...]] | None:
     """The nodes whose constants can divide a value, and the values between them and it."""
     node, between = value.producer(), list[ir.Value]()
     if node is not None and is_op(node, "Relu") and _single(node.inputs[0], node):

@@ -67,10 +67,7 @@ class EqualizeChannels(GraphPass):
             changed = True
         return changed
 
-
-    def _put_factor(
-        self, model: ir.Model, names: Names, site: Site, factor: NDArray[Any]
-    ) -> None:
+    def _put_factor(self, model: ir.Model, names: Names, site: Site, factor: NDArray[Any]) -> None:
         """A Mul by 1/factor in front of the readers, for a value that others read as it is."""
         first = min(site.readers, key=lambda node: list(node.graph or ()).index(node))
         emit = Emit(model, names, first, self.name, site.readers)
@@ -148,7 +145,9 @@ def _representable(site: Site, factor: NDArray[Any]) -> NDArray[Any]:
             flat = np.asarray(operand, np.float64).reshape(-1)
             wanted = np.broadcast_to(flat, factor.shape) / factor
             step = np.abs(wanted).max() / 255
-            codes = np.where(wanted == 0, 0, np.sign(wanted) * np.maximum(np.rint(np.abs(wanted) / step), 1))
+            codes = np.where(
+                wanted == 0, 0, np.sign(wanted) * np.maximum(np.rint(np.abs(wanted) / step), 1)
+            )
             return np.where(codes == 0, 1.0, flat / np.where(codes == 0, 1, codes * step))
     return factor
 

@@ -55,7 +55,9 @@ class FuseAffineIntoReaders(GraphPass):
 def _takes_offset(reader: ir.Node) -> bool:
     """Whether an offset of the input is one of the output: no zero padding, and a bias."""
     if is_op(reader, "Gemm"):
-        return bool(attribute(reader, "beta", 1.0) == 1.0 and attribute(reader, "alpha", 1.0) == 1.0)
+        return bool(
+            attribute(reader, "beta", 1.0) == 1.0 and attribute(reader, "alpha", 1.0) == 1.0
+        )
     plain = not any(attribute(reader, "pads", [0]))
     return is_op(reader, "Conv") and plain and attribute(reader, "auto_pad", "NOTSET") in (
         "NOTSET", "VALID",
@@ -75,7 +77,9 @@ def _offset(emit: Emit, reader: ir.Node, operand: NDArray[Any]) -> None:
     assert weight is not None
     shares = weight * along_input(reader, weight, _by_channel(reader, weight, operand))
     out = 1 if is_op(reader, "Gemm") and not attribute(reader, "transB", 0) else 0
-    shift = np.moveaxis(shares.astype(np.float64), out, 0).reshape(shares.shape[out], -1).sum(axis=1)
+    shift = (
+        np.moveaxis(shares.astype(np.float64), out, 0).reshape(shares.shape[out], -1).sum(axis=1)
+    )
     total = shift if bias is None else shift + np.broadcast_to(bias.reshape(-1), shift.shape)
     if len(reader.inputs) < 3:
         reader.resize_inputs(3)

@@ -167,8 +167,10 @@ def _over_last(node: ir.Node) -> bool:
     given = constant(input_at(node, 1))
     axes = attribute(node, "axes") if given is None else given.tolist()
     dims = rank(node.inputs[0])
-    return axes is not None and len(axes) == 1 and (
-        axes[0] == -1 or (dims is not None and axes[0] == dims - 1)
+    return (
+        axes is not None
+        and len(axes) == 1
+        and (axes[0] == -1 or (dims is not None and axes[0] == dims - 1))
     )
 
 

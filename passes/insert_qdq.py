@@ -70,8 +70,13 @@ class InsertQDQ(GraphPass):
         found: dict[int, ir.Value] = {}
         for graph in graphs(model):
             for value in (*graph.inputs, *(v for node in graph for v in node.outputs)):
-                if value.name in self.grids and not is_constant(value) and (
-                    self._on_codes(value) or any(self._reads_codes(u.node, u.idx) for u in value.uses())
+                if (
+                    value.name in self.grids
+                    and not is_constant(value)
+                    and (
+                        self._on_codes(value)
+                        or any(self._reads_codes(u.node, u.idx) for u in value.uses())
+                    )
                 ):
                     found[id(value)] = value
         return list(found.values())

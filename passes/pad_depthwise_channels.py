@@ -173,4 +173,3 @@ class _Group:
 
 def _is_group(node: ir.Node, array: NDArray[Any], channels: int) -> bool:
     return is_op(node, "Conv") and array.ndim > 1 and attribute(node, "group", 1) == channels > 1
-

@@ -50,9 +50,7 @@ class Codec:
             graph.insert_before(first, node)
         return node.outputs[0], grid
 
-    def decode(
-        self, codes: ir.Value, grid: Grid, before: ir.Node, value: ir.Value
-    ) -> ir.Value:
+    def decode(self, codes: ir.Value, grid: Grid, before: ir.Node, value: ir.Value) -> ir.Value:
         """Add DQ in front of a reader; gives the real value."""
         node = self._node("DequantizeLinear", [codes, grid.scale, grid.zero_point], value, None)
         node.outputs[0].dtype = ir.DataType.FLOAT
@@ -75,9 +73,7 @@ class Codec:
         value.name = self.names.fresh(f"{name}_real")
         output.name = name
 
-    def coded_input(
-        self, node: ir.Node, index: int, codes: NDArray[Any], qparams: QParams
-    ) -> None:
+    def coded_input(self, node: ir.Node, index: int, codes: NDArray[Any], qparams: QParams) -> None:
         """Replace a constant input by DQ of its codes."""
         source = node.inputs[index]
         assert source is not None

@@ -49,9 +49,7 @@ class TapChannelMeans(GraphPass):
             changed = True
         return changed
 
-    def _reduce(
-        self, model: ir.Model, names: Names, value: ir.Value, axes: list[int]
-    ) -> ir.Node:
+    def _reduce(self, model: ir.Model, names: Names, value: ir.Value, axes: list[int]) -> ir.Node:
         if opset(model) < AXES_INPUT_OPSET:
             return ir.node("ReduceMean", [value], {"axes": axes, "keepdims": 0})
         name = names.fresh(f"{value.name}_mean_axes")

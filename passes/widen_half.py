@@ -99,9 +99,7 @@ class WidenHalf(GraphPass):
                 kept.add(output.name or "")
         return kept
 
-    def _cast(
-        self, names: Names, value: ir.Value, dtype: ir.DataType, output: str
-    ) -> ir.Node:
+    def _cast(self, names: Names, value: ir.Value, dtype: ir.DataType, output: str) -> ir.Node:
         node = ir.node("Cast", [value], {"to": dtype.value})
         node.name = names.fresh(f"{value.name}_Cast")
         node.outputs[0].name = names.fresh(output)

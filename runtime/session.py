@@ -61,9 +61,7 @@ class Session:
             value.type.startswith(_EXOTIC_TYPES) for value in self._session.get_outputs()
         )
 
-    def run(
-        self, feed: dict[str, NDArray[Any]], outputs: Sequence[str] | None = None
-    ) -> list[Any]:
+    def run(self, feed: dict[str, NDArray[Any]], outputs: Sequence[str] | None = None) -> list[Any]:
         """Run once.
 
         Args:

@@ -218,8 +218,10 @@ def _initializer_differences(found: ir.Model, wanted: ir.Model) -> list[str]:
         told = f"{array.dtype}{list(array.shape)} {name}"
         if name in want:
             other = want[name].const_value.numpy()  # type: ignore[union-attr]
-            if array.dtype != other.dtype or array.shape != other.shape or not np.allclose(
-                array, other, rtol=1e-5, atol=1e-7
+            if (
+                array.dtype != other.dtype
+                or array.shape != other.shape
+                or not np.allclose(array, other, rtol=1e-5, atol=1e-7)
             ):
                 result.append(f"initializer {told} = {array.tolist()}, expected {other.tolist()}")
         elif not value.uses() and not value.is_graph_output():

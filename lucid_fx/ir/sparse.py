@@ -23,7 +23,7 @@ def _proto_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     yield graph
     for node in graph.node:
         for attr in node.attribute:
-            for body in ([attr.g] if attr.type == onnx.AttributeProto.GRAPH else attr.graphs):
+            for body in [attr.g] if attr.type == onnx.AttributeProto.GRAPH else attr.graphs:
                 yield from _proto_graphs(body)
 
 

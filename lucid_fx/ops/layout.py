@@ -124,9 +124,7 @@ def _along_axis(emit: Emit, node: ir.Node, inputs: list[ir.Value | None]) -> Seq
     assert dims is not None
     axis = attribute(node, "axis", 0) % dims
     attributes = dict(node.attributes) | {"axis": ir.AttrInt64("axis", to_last(dims).index(axis))}
-    return emit.ops(
-        node.op_type, inputs, attributes, domain=node.domain, outputs=len(node.outputs)
-    )
+    return emit.ops(node.op_type, inputs, attributes, domain=node.domain, outputs=len(node.outputs))
 
 
 def _turn_operand(node: ir.Node, index: int, halves: int, emit: Emit) -> ir.Value | None:

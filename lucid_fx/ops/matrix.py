@@ -75,7 +75,11 @@ def _refuse_gemm(node: ir.Node) -> str | None:
     bias = constant(input_at(node, 2))
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         columns = (node.inputs[1].const_value.shape)[0 if attribute(node, "transB", 0) else 1]  # type: ignore[union-attr]
-        if bias is None or bias.size not in (1, columns) or bias.shape[-1:] not in ((), (columns,), (1,)):
+        if (
+            bias is None
+            or bias.size not in (1, columns)
+            or bias.shape[-1:] not in ((), (columns,), (1,))
+        ):
             return "its bias is not one constant for each column"
     return None
 

@@ -62,9 +62,7 @@ def get_default_qconfig() -> QConfig:
     """Histogram activations on quint8 per tensor, min-max weights on qint8 per channel."""
     return QConfig(
         HistogramObserver.with_args(qscheme=per_tensor_affine, qdtype=quint8),
-        PerChannelMinMaxObserver.with_args(
-            ch_axis=0, qscheme=per_channel_symmetric, qdtype=qint8
-        ),
+        PerChannelMinMaxObserver.with_args(ch_axis=0, qscheme=per_channel_symmetric, qdtype=qint8),
     )
 
 

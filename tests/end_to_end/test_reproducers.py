@@ -75,9 +75,7 @@ def recipe(observer: Any = HistogramObserver, **options: Any) -> QConfigMapping:
 
 def test_1_memory_does_not_grow_with_the_samples(rng: np.random.Generator) -> None:
     names = ["x", *(f"t{i}" for i in range(7)), "y"]
-    body = " ".join(
-        f"{b} = Conv <pads = [1,1,1,1]> ({a}, w)" for a, b in pairwise(names)
-    )
+    body = " ".join(f"{b} = Conv <pads = [1,1,1,1]> ({a}, w)" for a, b in pairwise(names))
     text = f"net (float[1,8,64,64] x) => (float[1,8,64,64] y) {{ {body} }}"
     model = model_of(text, w=rng.normal(size=(8, 8, 3, 3)).astype(np.float32) / 8)
     sample = rng.normal(size=(1, 8, 64, 64)).astype(np.float32)
@@ -152,8 +150,7 @@ def test_10_what_the_configuration_names_must_exist(rng: np.random.Generator) ->
 def test_16_one_bad_layer_is_named_and_kept_float_in_one_step(rng: np.random.Generator) -> None:
     names = ["x", *(f"t{i}" for i in range(5)), "y"]
     body = " ".join(
-        f"{b} = Gemm <transB = 1> ({a}, w{i})"
-        for i, (a, b) in enumerate(pairwise(names))
+        f"{b} = Gemm <transB = 1> ({a}, w{i})" for i, (a, b) in enumerate(pairwise(names))
     )
     weights = {f"w{i}": rng.normal(size=(16, 16)).astype(np.float32) / 4 for i in range(6)}
     weights["w3"][:, 0] *= 100

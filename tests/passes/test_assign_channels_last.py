@@ -95,8 +95,11 @@ def test_ops_between_convs_follow_them(op: str) -> None:
             x_turned = Transpose <perm = [0, 2, 3, 1]> (x)
             c_QLinearConv_out = {NHWC.format("x_turned")}
             o_{made}_out = {turned}
-            d_QLinearConv_out = {NHWC.replace(", w,", ", v,").format(f"o_{made}_out")
-                                 if last != CONV else NHWC.format(f"o_{made}_out")}
+            d_QLinearConv_out = {
+            NHWC.replace(", w,", ", v,").format(f"o_{made}_out")
+            if last != CONV
+            else NHWC.format(f"o_{made}_out")
+        }
             y = Transpose <perm = [0, 3, 1, 2]> (d_QLinearConv_out) }}""",
         exact=True,
     )

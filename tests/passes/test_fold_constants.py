@@ -40,9 +40,7 @@ def test_an_if_whose_condition_is_known() -> None:
 
 
 def test_a_shape_that_varies_stays() -> None:
-    check_unchanged(
-        "g (float[N,3] x) => (int64[2] y) { y = Shape (x) }", FoldConstants()
-    )
+    check_unchanged("g (float[N,3] x) => (int64[2] y) { y = Shape (x) }", FoldConstants())
 
 
 def test_the_quantization_of_a_weight_stays() -> None:

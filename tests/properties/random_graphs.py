@@ -230,9 +230,7 @@ class Builder:
 
     def head(self, x: Tensor) -> Tensor:
         (pooled,) = self.node("GlobalAveragePool", [x.name])
-        (flat,) = self.node(
-            "Reshape", [pooled, self.constant(np.array([0, -1], np.int64), "i")]
-        )
+        (flat,) = self.node("Reshape", [pooled, self.constant(np.array([0, -1], np.int64), "i")])
         rows = self.result(flat, x, rank=2, terms=256)
         outer = self.draw(st.sampled_from([2, 5]))
         if self.draw(st.booleans()):
