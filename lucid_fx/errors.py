@@ -1,4 +1,4 @@
-"""Every error a user can meet: what happened, to which node or tensor, in which pass, what to do."""
+"""Every error a user can meet: what happened, to which node or tensor, where, what to do."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ class PreparedModule(GraphModule):
             self.observers[value] = recipe.activation()
         self.sites = self._sites() if equalize else []
         for site in self.sites:
-            for value in (site.value, *site.between):
-                self.observers[value.name or ""] = PerChannelMinMaxObserver(
+            for changed in (site.value, *site.between):
+                self.observers[changed.name or ""] = PerChannelMinMaxObserver(
                     site.axis, per_channel_affine, quint8
                 )
         self.native: NativeLibrary | None = load()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from lucid_fx.conversion import Format
 from lucid_fx.errors import ConfigError
 from lucid_fx.ir.naming import near_matches
 from lucid_fx.quantization import (
@@ -28,7 +29,6 @@ from lucid_fx.quantization import (
 )
 from lucid_fx.quantization.observers import ObserverFactory
 from lucid_fx.target import TARGETS
-from lucid_fx.workflow import Format
 
 ActivationObserver = Literal["minmax", "histogram", "moving-average"]
 WeightObserver = Literal["per-channel", "minmax"]

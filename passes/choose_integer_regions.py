@@ -35,7 +35,7 @@ class Sizes:
 
     def shape(self, value: ir.Value) -> tuple[int | None, ...] | None:
         """The shape with None for what is not known."""
-        if value.name in self.shapes:
+        if value.name is not None and value.name in self.shapes:
             return self.shapes[value.name]
         if value.shape is None:
             return None
@@ -60,10 +60,8 @@ class Sizes:
         """Multiply-adds of a Conv, Gemm or MatMul with a constant weight."""
         weight = node.inputs[1]
         assert weight is not None and weight.const_value is not None
-        shape, outputs = (
-            [int(dim) for dim in weight.const_value.shape],
-            self.elements(node.outputs[0]),
-        )
+        shape = [int(dim) for dim in weight.const_value.shape.numpy()]
+        outputs = self.elements(node.outputs[0])
         if is_op(node, "Conv"):
             return outputs * int(np.prod(shape[1:]))
         return outputs * shape[1 if is_op(node, "Gemm") and attribute(node, "transB", 0) else 0]
@@ -112,7 +110,9 @@ def choose_integer_regions(
     every = list(nodes(model))
     refused = {n.name: excluded.get(n.name or "") or refusal(n) for n in every}
     sizes = Sizes(shapes or {})
-    prices = {n.name: _price(n, refused[n.name], target, sizes) for n in every}
+    prices: dict[Hashable, tuple[float, float]] = {
+        n.name: _price(n, refused[n.name], target, sizes) for n in every
+    }
     ties = list(_ties(model, prices, refused, sizes))
     chosen = cheapest_choice(prices, ties)
     integer = frozenset(str(n.name) for n in every if n.name in chosen)

@@ -70,9 +70,10 @@ def _lower(
             remove(encoder)
     remove(node)
     for decoder in decoders:
-        if decoder is not None and is_decoder(decoder) and not decoder.outputs[0].uses():
-            if decoder.graph is not None and not decoder.outputs[0].is_graph_output():
-                remove(decoder)
+        if decoder is None or not is_decoder(decoder) or decoder.graph is None:
+            continue
+        if not decoder.outputs[0].uses() and not decoder.outputs[0].is_graph_output():
+            remove(decoder)
 
 
 def is_decoder(node: ir.Node | None) -> bool:

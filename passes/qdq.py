@@ -64,7 +64,7 @@ class Codec:
         assert producer is not None
         producer.append(node)
         output, name = node.outputs[0], value.name
-        output.dtype, output.shape = value.dtype, value.shape
+        output.type, output.shape = value.type, value.shape
         graph = value.graph
         assert graph is not None
         for index, found in enumerate(graph.outputs):
@@ -109,7 +109,7 @@ class Codec:
     ) -> None:
         value = self._constant(codes, f"{source.name}_quantized")
         dq = self._node("DequantizeLinear", [value, grid.scale, grid.zero_point], source, axis)
-        dq.outputs[0].dtype, dq.outputs[0].shape = source.dtype, ir.Shape(codes.shape)
+        dq.outputs[0].type, dq.outputs[0].shape = source.type, ir.Shape(codes.shape)
         mark(dq, self.pass_name, [node])
         node.prepend(dq)
         node.replace_input_with(index, dq.outputs[0])
@@ -128,7 +128,7 @@ class Codec:
             tensor = ir.tensor(np.ascontiguousarray(array).reshape(array.shape), name=name)
             value = ir.Value(
                 name=name,
-                shape=ir.Shape(tensor.shape),
+                shape=ir.Shape(array.shape),
                 type=ir.TensorType(tensor.dtype),
                 const_value=tensor,
             )

@@ -1,4 +1,4 @@
-"""onnxruntime sessions with fixed options; the only file of the product that imports onnxruntime."""
+"""onnxruntime sessions with fixed options; the only product file that imports onnxruntime."""
 
 from __future__ import annotations
 

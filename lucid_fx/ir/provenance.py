@@ -12,7 +12,7 @@ _SEPARATOR = "\n"
 
 
 def origins(node: ir.Node) -> tuple[str, ...]:
-    """Names of the source nodes that ``node`` stands for; its own name if it was never rewritten."""
+    """Names of the source nodes that ``node`` stands for; its own if it was never rewritten."""
     recorded = node.metadata_props.get(ORIGIN_KEY)
     if recorded is None:
         return (node.name,) if node.name else ()

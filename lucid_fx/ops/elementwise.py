@@ -198,7 +198,8 @@ ROWS = (
     ),
     OpRow(
         "HardSigmoid", output=OutputGrid.FIXED, fixed=(1 / 255, 0), lower=_lower_hard_sigmoid,
-        refuses=_refuse_hard_sigmoid, matters=_hard_sigmoid_range, integer_price=0.098, float_price=0.158,
+        refuses=_refuse_hard_sigmoid, matters=_hard_sigmoid_range,
+        integer_price=0.098, float_price=0.158,
     ),
     OpRow("HardSwish", why_float=NONLINEAR, float_price=0.3),
     OpRow("Gelu", why_float=NONLINEAR, float_price=0.64),

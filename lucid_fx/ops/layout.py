@@ -187,6 +187,8 @@ _RULES: dict[tuple[str, str], LayoutRule] = {
     **{("", op): _FLOAT_BINARY for op in ("Add", "Mul", "Sub", "Div")},
     **{
         ("", op): _UNARY
-        for op in ("Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Erf", "Gelu", "LeakyRelu")
+        for op in (
+            "Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Erf", "Gelu", "LeakyRelu",
+        )
     },
 }  # fmt: skip

@@ -18,9 +18,11 @@ _QUANTIZED_OPS = {
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger",
     "QLinearConv", "QLinearMatMul",
 }  # fmt: skip
-_QUANTIZED_PREFIXES = ("QLinear", "QGemm", "MatMulInteger", "DynamicQuantize", "QAttention",
-                       "MatMulNBits", "QOrdered", "QEmbed", "GatherBlockQuantized", "QMoE",
-                       "MatMulBnb4", "MatMulFpQ4", "QuantizeLinear", "DequantizeLinear")  # fmt: skip
+_QUANTIZED_PREFIXES = (
+    "QLinear", "QGemm", "MatMulInteger", "DynamicQuantize", "QAttention", "MatMulNBits", "QOrdered",
+    "QEmbed", "GatherBlockQuantized", "QMoE", "MatMulBnb4", "MatMulFpQ4", "QuantizeLinear",
+    "DequantizeLinear",
+)  # fmt: skip
 
 _BODIES = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
@@ -49,19 +51,30 @@ def refusal(node: ir.Node) -> str | None:
         return f"the op table has no integer form of {node.op_type}"
     if row.lower is None:
         return row.why_float
+    return _type_refusal(node, row) or _constant_refusal(node, row) or row.refuses(node)
+
+
+def _type_refusal(node: ir.Node, row: OpRow) -> str | None:
+    """Why the types of what a node reads and makes are not those of integer kernels."""
     for value in (*(node.inputs[index] for index in row.data(node)), *node.outputs):
-        if is_float(value) and value.dtype != ir.DataType.FLOAT:  # type: ignore[union-attr]
-            return f"it computes in {value.dtype}, and integer kernels give float32 only"  # type: ignore[union-attr]
-        if value is not None and value.dtype is None and value.name:
+        if value is None:
+            continue
+        if is_float(value) and value.dtype != ir.DataType.FLOAT:
+            return f"it computes in {value.dtype}, and integer kernels give float32 only"
+        if value.dtype is None and value.name:
             return f"the type of {value.name!r} is not known"
+    return None
+
+
+def _constant_refusal(node: ir.Node, row: OpRow) -> str | None:
+    """Why the constants of a node cannot be put on codes."""
     if row.output is OutputGrid.SHARED and is_constant(node.inputs[row.data(node)[0]]):
         return "it moves a constant"
-    constants = {*row.data(node), *(index for index in (row.weight, row.bias) if index is not None)}
-    for index in constants:
-        array = constant(input_at(node, index))
+    for index in (*row.data(node), row.weight, row.bias):
+        array = None if index is None else constant(input_at(node, index))
         if array is not None and not np.isfinite(array).all():
             return "a constant operand is not finite"
-    return row.refuses(node)
+    return None
 
 
 def needed_range(value: ir.Value) -> tuple[float, float]:

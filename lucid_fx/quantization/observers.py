@@ -53,6 +53,7 @@ class ObserverBase:
         self.reset()
 
     def __call__(self, x: ArrayLike) -> ArrayLike:
+        """The same as `forward`."""
         return self.forward(x)
 
     def forward(self, x: ArrayLike) -> ArrayLike:
@@ -96,7 +97,7 @@ class MinMaxObserver(ObserverBase):
     """Running minimum and maximum of all values, per tensor."""
 
     native_kind = "minmax"
-    _state = ("min_val", "max_val")
+    _state: tuple[str, ...] = ("min_val", "max_val")
 
     def __init__(
         self,
@@ -245,7 +246,7 @@ class HistogramObserver(MinMaxObserver):
 
     def _grow(self, low: np.float32, high: np.float32) -> None:
         if self.histogram.any():
-            old = (self.min_val, self.max_val)
+            old = (np.float32(self.min_val), np.float32(self.max_val))
             low, high = np.minimum(low, old[0]), np.maximum(high, old[1])
             if (low, high) != old:
                 self.histogram = regrow(self.histogram, old, (low, high))

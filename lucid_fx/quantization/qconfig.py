@@ -54,7 +54,7 @@ class QConfigMapping:
         if module_name in self.module_names:
             return self.module_names[module_name]
         if module_type in self.object_types:
-            return self.object_types[module_type]  # type: ignore[index]
+            return self.object_types[module_type]
         return self.global_qconfig
 
 

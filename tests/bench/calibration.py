@@ -162,10 +162,10 @@ def main() -> None:
             for tool, observer in TOOLS:
                 if tool not in options.tool:
                     continue
-                row: dict[str, Any] = dict(
-                    model=name, tool=tool, observer=observer, samples=samples, ratio=None,
-                    extra_mb=None,
-                )  # fmt: skip
+                row: dict[str, Any] = {
+                    "model": name, "tool": tool, "observer": observer, "samples": samples,
+                    "ratio": None, "extra_mb": None,
+                }  # fmt: skip
                 try:
                     row["ratio"] = round(
                         time_ratio(tool, observer, name, samples, options.repeats), 3

@@ -298,7 +298,8 @@ def test_not_a_model() -> None:
 def test_every_operator_set(opset: int, format: str) -> None:
     text = """net (float[1,4,8,8] x) => (float[1,6] y, float[1,4,4,4] z) {
         c = Conv <pads = [1,1,1,1]> (x, k) r = Clip (c, low, high)
-        p = MaxPool <kernel_shape = [2,2], strides = [2,2]> (r) d = Conv (p, k1) z = Add (d, p) g = GlobalAveragePool (z)
+        p = MaxPool <kernel_shape = [2,2], strides = [2,2]> (r) d = Conv (p, k1) z = Add (d, p)
+        g = GlobalAveragePool (z)
         f = Flatten (g) h = MatMul (f, w) s = Sigmoid (h) m = Mul (s, h) y = Gemm (m, v) }"""
     model = model_of(
         text, opset, k=matrix(4, 4, 3, 3) / 3, k1=matrix(4, 4, 1, 1), w=matrix(4, 6),

@@ -68,7 +68,7 @@ def test_the_score_is_kept(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("format", ["qoperator", "qdq"])
 def test_weighted_ops_are_integer_in_what_onnxruntime_runs(name, format):
-    """No DequantizeLinear feeds a Conv, MatMul or Gemm, and none with a constant weight is float."""
+    """No DequantizeLinear feeds a Conv, MatMul or Gemm; none with a constant weight is float."""
     path_of(name)
     model = optimised(converted(name, format).model)
     assert not dequantized_weighted(model)
