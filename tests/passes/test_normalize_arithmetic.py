@@ -17,6 +17,16 @@ def test_sub_and_div_become_add_and_mul() -> None:
     )
 
 
+def test_max_and_min_with_a_number_become_clip() -> None:
+    check_pass(
+        """g (float[2] x) => (float[2] y) <float k = {-0.4}, float[1] l = {2}> {
+            [m] a = Max (x, k)  [n] y = Min (l, a) }""",
+        NormalizeArithmetic(),
+        """g (float[2] x) => (float[2] y) <float m_bound = {-0.4}, float n_bound = {2}> {
+            [m_Clip] a = Clip (x, m_bound)  [n_Clip] y = Clip (a, "", n_bound) }""",
+    )
+
+
 def test_inside_a_body() -> None:
     check_pass(
         """g (bool c, float[2] x) => (float[2] y) <float k = {8}> {
