@@ -16,11 +16,25 @@ from lucid_fx.ops.table import find_row
 from lucid_fx.passes.choose_integer_regions import Plan
 from lucid_fx.prepared import PreparedModule, Statistics
 from lucid_fx.runtime.session import Session
+from lucid_fx.target import Target
 
 LEAST_SQNR_DB = 15.0
 """Below this signal-to-noise ratio of any output on the kept samples, nodes go back to float."""
 
 Outputs = list[list[Any]]
+
+
+def why_not_measured(target: Target, host: Target) -> str | None:
+    """Why this machine's kernels tell nothing about the target; None where they do.
+
+    Weights for a target whose kernels do not saturate keep all 8 bits, and would saturate here.
+    """
+    if not host.saturates or target.saturates:
+        return None
+    return (
+        f"accuracy was not measured: 8-bit products saturate on this machine ({host.name}),"
+        f" and do not on {target.name}"
+    )
 
 
 def float_outputs(prepared: PreparedModule) -> Outputs:

@@ -34,7 +34,8 @@ from lucid_fx.quantization import (
     per_tensor_affine,
     quint8,
 )
-from lucid_fx.runtime.native_library import NativeLibrary, ObserverState, load
+from lucid_fx.runtime.native_library import NativeLibrary, ObserverState, load, say_missing
+from lucid_fx.runtime.python_observing import PythonObserving
 from lucid_fx.runtime.session import Session
 from lucid_fx.target import Target
 
@@ -104,6 +105,9 @@ class PreparedModule(GraphModule):
                     site.axis, per_channel_affine, quint8
                 )
         self.native: NativeLibrary | None = load()
+        if self.native is None:
+            say_missing()
+        self._python = PythonObserving(self.observers)
         self.samples, self.kept, self._kept_bytes = 0, list[Feed](), 0
         super().__init__(self._observed_model())
 
@@ -175,10 +179,7 @@ class PreparedModule(GraphModule):
         if self._python_values:
             given = dict(zip(self.session().output_names, results, strict=True)) | feed
             for name in self._python_values:
-                array = np.asarray(given[name], np.float32)
-                finite = array[np.isfinite(array)] if not np.isfinite(array).all() else array
-                if finite.size:
-                    self.observers[name].forward(array if finite is array else finite)
+                self._python.update(name, given[name])
         return results[: len(self.output_names)]
 
     def _keep(self, feed: Feed) -> None:
@@ -220,17 +221,22 @@ class PreparedModule(GraphModule):
         found = {v: self.native.state(self.prefix + v) for v in self._native_values()}
         return {value: state for value, state in found.items() if state is not None}
 
+    def _counts(self) -> dict[str, ObserverState]:
+        """What passed by every observer, native and in Python: elements, NaN, infinities."""
+        return self.states() | self._python.counts()
+
     def reset(self) -> None:
         """Forget all statistics."""
         if self.native is not None:
             self.native.reset(self.prefix)
         for observer in self.observers.values():
             observer.reset()
+        self._python.reset()
         self.samples, self.kept, self._kept_bytes = 0, [], 0
 
     def report_nonfinite(self, *, error: bool) -> None:
         """Warn about, or refuse, tensors in which NaN or infinities were seen."""
-        for value, state in self.states().items():
+        for value, state in self._counts().items():
             bad = state.nan_count + state.inf_count
             if not bad:
                 continue
@@ -262,7 +268,7 @@ class PreparedModule(GraphModule):
         self._take_states()
         masks = {
             value
-            for value, state in self.states().items()
+            for value, state in self._counts().items()
             if state.inf_count > MASKED_SHARE * max(state.elements, 1)
         }
         seen = {v for v, observer in self.observers.items() if _has_seen(observer)} - masks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Sized
@@ -9,7 +10,13 @@ from typing import Any, Literal
 
 import onnx_ir as ir
 
-from lucid_fx.accuracy_guard import LEAST_SQNR_DB, float_outputs, output_sqnr, retreats
+from lucid_fx.accuracy_guard import (
+    LEAST_SQNR_DB,
+    float_outputs,
+    output_sqnr,
+    retreats,
+    why_not_measured,
+)
 from lucid_fx.conversion import Format, convert
 from lucid_fx.errors import ConfigError, DataError, LucidFxWarning
 from lucid_fx.graph_module import GraphModule
@@ -148,9 +155,15 @@ def convert_fx(
     """
     if format not in ("qoperator", "qdq"):
         raise ConfigError(f"there is no format {format!r}", hint="known are qoperator and qdq")
+    if not inplace:
+        prepared = copy.copy(prepared)  # its plan is about to shrink to what was seen
     statistics = prepared.statistics()
     model = convert(prepared, prepared.plan, statistics, format)
     if not prepared.kept:
+        return GraphModule(model)
+    blind = why_not_measured(prepared.target, host=find_target("auto", cpu_isa()))
+    if blind is not None:
+        ledger_of(model).note(blind)
         return GraphModule(model)
     truth, gave_up = float_outputs(prepared), ""
     ratios = output_sqnr(prepared, model, truth)

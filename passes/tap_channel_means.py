@@ -19,8 +19,8 @@ AXES_INPUT_OPSET = 18
 class TapChannelMeans(GraphPass):
     """Add a ReduceMean over all axes but the channels' behind each value, as a graph output.
 
-    ``y = Relu (x)`` → the same and ``y_channel_mean = ReduceMean <axes = [0,2,3]> (y)`` as an
-    output; values inside bodies, which cannot be outputs, stay alone.
+    ``y = Relu (x)`` → the same and ``"lucid_fx/y/channel_mean" = ReduceMean <axes = [0,2,3]> (y)``
+    as an output; values inside bodies, which cannot be outputs, stay alone.
 
     Attributes:
         values: value name → channel axis.
@@ -40,7 +40,7 @@ class TapChannelMeans(GraphPass):
             axes = [at for at in range(dims) if at != axis]
             node = self._reduce(model, names, value, axes)
             node.name = names.fresh(f"{value.name}_ChannelMean")
-            node.outputs[0].name = names.fresh(mean_name(value.name))
+            node.outputs[0].name = mean_name(value.name)
             node.outputs[0].type, node.outputs[0].shape = value.type, ir.Shape([None])
             producer = value.producer()
             mark(node, self.name, [] if producer is None else [producer])
@@ -60,5 +60,5 @@ class TapChannelMeans(GraphPass):
 
 
 def mean_name(value: str) -> str:
-    """The graph output that holds the channel means of a value."""
-    return f"{value}_channel_mean"
+    """The graph output that holds the channel means of a value; models do not name theirs so."""
+    return f"lucid_fx/{value}/channel_mean"

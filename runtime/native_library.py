@@ -14,6 +14,7 @@ import os
 import platform
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lucid_fx.errors import NativeLibraryError
+from lucid_fx.errors import LucidFxWarning, NativeLibraryError
 
 KINDS = (
     "minmax",
@@ -268,11 +269,11 @@ class NativeLibrary:
 def library_path() -> Path | None:
     """Return the native library, or None when this installation has none.
 
-    ``LUCID_FX_LIBRARY`` overrides the search. An editable install keeps the library with the
-    metadata in site-packages, away from the sources.
+    ``LUCID_FX_LIBRARY`` overrides the search; a path where there is no file means to do without.
+    An editable install keeps the library with the metadata in site-packages, away from the sources.
     """
     if override := os.environ.get("LUCID_FX_LIBRARY"):
-        return Path(override)
+        return Path(override) if Path(override).is_file() else None
     candidates = [Path(__file__).parent / _FILE_NAME]
     try:
         installed = metadata.distribution("lucid-fx").locate_file(f"lucid_fx/runtime/{_FILE_NAME}")
@@ -287,6 +288,19 @@ def load() -> NativeLibrary | None:
     """Return the native library, loaded once; None when there is none."""
     path = library_path()
     return None if path is None else NativeLibrary(path)
+
+
+@functools.cache
+def say_missing() -> None:
+    """Warn, once a process, that there is no library and what that means."""
+    override = os.environ.get("LUCID_FX_LIBRARY")
+    why = f"LUCID_FX_LIBRARY names no file ({override})" if override else "it was not built"
+    warnings.warn(
+        f"lucid_fx runs without its native library, {why}: calibration is slower, and values"
+        " inside If, Loop and Scan bodies stay in float",
+        LucidFxWarning,
+        stacklevel=2,
+    )
 
 
 def cpu_isa() -> str:
