@@ -35,7 +35,7 @@ FLOAT: tuple[GraphPass, ...] = (
     EliminateIdentity(),  # so that producers and consumers are neighbours
     NormalizeArithmetic(),  # Sub and Div by constants become Add and Mul, which have kernels
     FuseLayerNorm(),  # normalisations and Gelu stay in float as one op each
-    FuseGelu(),
+    FuseGelu(),  # one op that has a kernel, for six that would round in between
     FusePadIntoConv(),  # before folds, which make new Conv nodes
     FuseMatMulAdd(),  # one rounding instead of two; before folds into Gemm
     FuseHardSwish(),  # before affine folds, which would break its pattern
