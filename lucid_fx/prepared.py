@@ -112,8 +112,12 @@ class PreparedModule(GraphModule):
         super().__init__(self._observed_model())
 
     def _sites(self) -> list[Site]:
-        """Where channels can be evened out: all readers have integer weights."""
+        """Where channels can be evened out: all readers have integer weights.
+
+        Where the user's own observer has the word on a range, nobody else takes it.
+        """
         integer, dynamic = self.plan.integer, self.plan.dynamic
+        own = {value for value, observer in self.observers.items() if observer.native_kind is None}
         return [
             site
             for site in find_sites(self.float_model)
@@ -122,6 +126,7 @@ class PreparedModule(GraphModule):
                 for reader in site.readers
             )
             and (site.makers or site.value.name not in self.plan.observed)
+            and own.isdisjoint(value.name for value in (site.value, *site.between))
         ]
 
     def factors(self) -> dict[str, NDArray[Any]]:

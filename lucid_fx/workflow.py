@@ -21,7 +21,7 @@ from lucid_fx.conversion import Format, convert
 from lucid_fx.errors import ConfigError, DataError, LucidFxWarning
 from lucid_fx.graph_module import GraphModule
 from lucid_fx.ir.ledger import ledger_of
-from lucid_fx.ir.naming import in_scope, near_matches
+from lucid_fx.ir.naming import in_scope, near_matches, scopes
 from lucid_fx.ir.serde import infer_shapes, shapes_for
 from lucid_fx.ir.walk import nodes
 from lucid_fx.passes import FLOAT
@@ -244,7 +244,8 @@ def _check_mapping(mapping: QConfigMapping, known: list[tuple[str, str]]) -> Non
     names, types = {name for name, _ in known}, {op_type for _, op_type in known}
     for name in mapping.module_names:
         if not any(in_scope(found, name) for found in names):
-            raise ConfigError(f"no node or scope is named {name!r}", hint=near_matches(name, names))
+            every = names.union(*map(scopes, names))
+            raise ConfigError(f"no node or scope is named {name!r}", hint=near_matches(name, every))
     for op_type in mapping.object_types:
         if op_type not in types:
             raise ConfigError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
@@ -40,6 +40,13 @@ def in_scope(name: str, scope: str) -> bool:
         name.startswith((scope + mark, mark + scope + mark)) or name == mark + scope
         for mark in _SCOPE_MARKS
     )
+
+
+def scopes(name: str) -> Iterator[str]:
+    """The scopes that hold a node, outermost first."""
+    for at, mark in enumerate(name):
+        if mark in _SCOPE_MARKS and at:
+            yield name[:at]
 
 
 def near_matches(name: str, known: Iterable[str], count: int = 3) -> str:

@@ -1,0 +1,191 @@
+"""Calibration: what counts, what does not, and what is left when it is interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from small_models import FASHION, Feed, branch, branch_feeds, fashion, warned
+
+import lucid_fx
+from lucid_fx import PreparedModule
+from lucid_fx.errors import CalibrationError, DataError
+from lucid_fx.quantization import (
+    HistogramObserver,
+    MinMaxObserver,
+    ObserverBase,
+    PerChannelMinMaxObserver,
+    QConfig,
+    get_default_qconfig,
+    get_default_qconfig_mapping,
+    per_tensor_affine,
+    quint8,
+)
+
+MINMAX = QConfig(MinMaxObserver, PerChannelMinMaxObserver)
+
+
+class Middle(ObserverBase):
+    """A user's own observer: the mean of each batch's 1st and 99th percentile."""
+
+    shapes: list[tuple[int, ...]]
+
+    def __init__(self) -> None:
+        super().__init__(per_tensor_affine, quint8)
+
+    def reset(self) -> None:
+        self.shapes, self.ends = [], []
+
+    def forward(self, x: Any) -> Any:
+        self.shapes.append(x.shape)
+        self.ends.append(np.percentile(x, [1, 99]))
+        return x
+
+    def range(self) -> tuple[Any, Any]:
+        low, high = np.mean(self.ends, axis=0).astype(np.float32)
+        return low, high
+
+
+def prepared(recipe: QConfig | None = None) -> PreparedModule:
+    return lucid_fx.prepare_fx(FASHION.path(), recipe or get_default_qconfig())
+
+
+def grids(module: PreparedModule) -> dict[str, tuple[Any, Any]]:
+    return {v: (g.scale.tolist(), g.zero_point.tolist()) for v, g in module.grids().items()}
+
+
+def with_nan(where: int) -> list[Feed]:
+    samples = fashion(3)
+    samples[where]["image"][0, 0, 5, 5] = np.nan
+    return samples
+
+
+def test_a_prepared_model_computes_what_the_float_model_does() -> None:
+    image = fashion(1)[0]["image"]
+    np.testing.assert_allclose(
+        prepared()(image), lucid_fx.trace(FASHION.path())(image), rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("observer", [MinMaxObserver, HistogramObserver])
+def test_calling_it_in_a_loop_is_the_same_as_calibrate(observer: type) -> None:
+    recipe = QConfig(observer, PerChannelMinMaxObserver)
+    called, calibrated = prepared(recipe), prepared(recipe)
+    for sample in fashion(4):
+        called(sample["image"])
+    lucid_fx.calibrate(calibrated, fashion(4))
+    assert called.samples == calibrated.samples == 4
+    assert lucid_fx.convert_fx(called).to_bytes() == lucid_fx.convert_fx(calibrated).to_bytes()
+
+
+def test_order_and_split_of_the_data_do_not_change_min_and_max() -> None:
+    samples = fashion(6)
+    forwards, backwards, split = prepared(MINMAX), prepared(MINMAX), prepared(MINMAX)
+    lucid_fx.calibrate(forwards, samples)
+    lucid_fx.calibrate(backwards, samples[::-1])
+    for part in (samples[4:], samples[:1], samples[1:4]):
+        lucid_fx.calibrate(split, part)
+    assert grids(forwards) == grids(backwards) == grids(split)
+
+
+def test_statistics_can_be_forgotten() -> None:
+    module = prepared(MINMAX)
+    lucid_fx.calibrate(module, fashion(6)[3:])
+    module.reset()
+    lucid_fx.calibrate(module, fashion(3))
+    once = lucid_fx.calibrate(prepared(MINMAX), fashion(3))
+    assert grids(module) == grids(once) and module.samples == 3
+
+
+def test_two_prepared_models_do_not_share_statistics() -> None:
+    first, second = prepared(MINMAX), prepared(MINMAX)
+    lucid_fx.calibrate(first, fashion(1))
+    lucid_fx.calibrate(second, fashion(3)[1:])
+    alone = lucid_fx.calibrate(prepared(MINMAX), fashion(1))
+    assert grids(first) == grids(alone) != grids(second)
+
+
+def test_progress_is_told_after_each_sample() -> None:
+    told: list[tuple[int, int | None]] = []
+    lucid_fx.calibrate(prepared(), fashion(3), progress=lambda *done: told.append(done))
+    lucid_fx.calibrate(prepared(), iter(fashion(1)), progress=lambda *done: told.append(done))
+    assert told == [(1, 3), (2, 3), (3, 3), (1, None)]
+
+
+def test_an_observer_of_the_users_own_gets_one_batch_at_a_time() -> None:
+    mapping = get_default_qconfig_mapping()
+    mapping.set_object_type("Add", QConfig(Middle, PerChannelMinMaxObserver))
+    module = lucid_fx.prepare_fx(FASHION.path(), mapping)
+    own = {v: o for v, o in module.observers.items() if isinstance(o, Middle)}
+    assert own and len(own) < len(module.observers)
+    lucid_fx.calibrate(module, fashion(5))
+    for value, observer in own.items():
+        assert len(observer.shapes) == 5 and {shape[0] for shape in observer.shapes} == {1}
+        scale, zero_point = observer.calculate_qparams()
+        assert grids(module)[value] == (scale.tolist(), zero_point.tolist())
+    assert lucid_fx.convert_fx(module)(fashion(1)[0]["image"]).shape == (1, 10)
+
+
+def test_nobody_else_takes_over_what_the_users_own_observer_watches() -> None:
+    """Evening out channels has observers of its own; it keeps away from the user's."""
+    module = prepared(QConfig(Middle, PerChannelMinMaxObserver))
+    assert module.observers.keys() >= module.plan.observed.keys()
+    assert all(isinstance(module.observers[value], Middle) for value in module.plan.observed)
+
+
+def test_an_interrupted_calibration_leaves_what_was_seen() -> None:
+    def interrupted() -> Iterator[Feed]:
+        yield from fashion(3)
+        raise KeyboardInterrupt
+
+    module = prepared()
+    with pytest.raises(KeyboardInterrupt):
+        lucid_fx.calibrate(module, interrupted())
+    whole = lucid_fx.calibrate(prepared(), fashion(3))
+    assert module.samples == 3
+    assert lucid_fx.convert_fx(module).to_bytes() == lucid_fx.convert_fx(whole).to_bytes()
+
+
+def test_calibration_can_go_on_after_a_conversion() -> None:
+    """A branch that ran late is quantized late: converting does not narrow the plan for good."""
+    module = lucid_fx.prepare_fx(branch())
+    lucid_fx.calibrate(module, branch_feeds(True))
+    early = lucid_fx.convert_fx(module).ledger
+    lucid_fx.calibrate(module, branch_feeds(False))
+    late = lucid_fx.convert_fx(module).ledger
+    if module.native is not None:
+        assert early["inner"].status == late["inner"].status == "quantized"
+        assert (early["other"].status, late["other"].status) == ("float", "quantized")
+
+
+@pytest.mark.parametrize("where", [0, 2])
+def test_nan_is_left_out_with_a_warning_that_counts(where: int) -> None:
+    module = prepared()
+    told = warned(lambda: lucid_fx.calibrate(module, with_nan(where)))
+    assert "tensor 'image': 1 NaN and 0 infinite values in 2352 were ignored" in told
+    assert all(np.isfinite(grid.scale).all() for grid in module.grids().values())
+
+
+def test_nan_is_left_out_without_a_word_when_told_to() -> None:
+    assert not warned(lambda: lucid_fx.calibrate(prepared(), with_nan(1), nonfinite="ignore"))
+
+
+def test_nan_is_refused_when_told_to() -> None:
+    with pytest.raises(CalibrationError, match=r"\d+ NaN and 0 infinite values in \d+") as caught:
+        lucid_fx.calibrate(prepared(), with_nan(1), nonfinite="error")
+    assert caught.value.tensor is not None and caught.value.tensor in str(caught.value)
+
+
+def test_a_sample_that_does_not_fit_is_named() -> None:
+    bad = [*fashion(1), {"picture": fashion(1)[0]["image"]}]
+    with pytest.raises(DataError, match="sample 1: the model has no input 'picture'"):
+        lucid_fx.calibrate(prepared(), bad)
+
+
+def test_no_samples_and_no_calibration_are_errors() -> None:
+    with pytest.raises(DataError, match="no calibration samples"):
+        lucid_fx.calibrate(prepared(), [])
+    with pytest.raises(CalibrationError, match="has seen no data; run calibrate"):
+        lucid_fx.convert_fx(prepared())
