@@ -7,9 +7,10 @@ from typing import Literal
 import onnx_ir as ir
 
 from lucid_fx.graph_module import clone_model
-from lucid_fx.ir.ledger import ledger_of
+from lucid_fx.ir.ledger import Status, ledger_of
 from lucid_fx.ir.serde import sample_shapes
 from lucid_fx.ir.walk import nodes
+from lucid_fx.ops.table import NO_REALS
 from lucid_fx.passes.absorb_activation_range import AbsorbActivationRange
 from lucid_fx.passes.assign_channels_last import AssignChannelsLast
 from lucid_fx.passes.choose_integer_regions import Plan
@@ -37,7 +38,8 @@ def convert(
     by_name = {node.name: node for node in nodes(model)}
     for name, reason in plan.reasons.items():
         if name in by_name:
-            ledger_of(model).record(by_name[name], "float", reason, "choose-integer-regions")
+            status: Status = "passed_through" if reason == NO_REALS else "float"
+            ledger_of(model).record(by_name[name], status, reason, "choose-integer-regions")
     passes = convert_passes(prepared, plan, statistics, format)
     with sample_shapes(model, prepared.shapes):
         run_pipeline(model, passes)

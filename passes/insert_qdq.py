@@ -14,7 +14,7 @@ from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.naming import Names
 from lucid_fx.ir.walk import attribute, constant, graphs, input_at, is_constant, is_op, nodes
 from lucid_fx.ops.row import OpRow
-from lucid_fx.ops.table import find_row
+from lucid_fx.ops.table import find_row, only_moves
 from lucid_fx.passes.pipeline import GraphPass
 from lucid_fx.passes.qdq import Codec
 from lucid_fx.passes.weights import quantize_weight
@@ -62,7 +62,10 @@ class InsertQDQ(GraphPass):
         for value in self._coded_values(model):
             self._code(codec, value)
         for node in chosen:
-            ledger_of(model).record(node, "quantized", "computes on codes", self.name)
+            if only_moves(node):
+                ledger_of(model).record(node, "passed_through", "moves codes", self.name)
+            else:
+                ledger_of(model).record(node, "quantized", "computes on codes", self.name)
         return bool(chosen)
 
     def _coded_values(self, model: ir.Model) -> list[ir.Value]:

@@ -18,8 +18,9 @@ from lucid_fx.passes.pipeline import GraphPass
 class NormalizeArithmetic(GraphPass):
     """Fewer ops for the patterns and the op table to know.
 
-    ``y = Sub (x, c)`` → ``y = Add (x, -c)``, ``y = Div (x, c)`` → ``y = Mul (x, 1/c)`` and ``y = Max
-    (x, c)`` → ``y = Clip (x, c)`` for a number c; integers stay, and so does a division by zero.
+    ``y = Sub (x, c)`` → ``y = Add (x, -c)``, ``y = Div (x, c)`` → ``y = Mul (x, 1/c)`` and
+    ``y = Max (x, c)`` → ``y = Clip (x, c)`` for a number c; integers stay, and so does a division
+    by zero.
     """
 
     def run(self, model: ir.Model) -> bool:

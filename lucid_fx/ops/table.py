@@ -24,6 +24,9 @@ _QUANTIZED_PREFIXES = (
     "DequantizeLinear",
 )  # fmt: skip
 
+NO_REALS = "it computes no reals that have a grid"
+"""Why integer and boolean ops, and those on shapes, stay as they are."""
+
 _BODIES = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
@@ -44,7 +47,7 @@ def refusal(node: ir.Node) -> str | None:
     """Why a node cannot compute on codes; None when it can."""
     row = find_row(node)
     if not any(is_float(value) for value in node.outputs):
-        return "it computes no reals that have a grid"
+        return NO_REALS
     if row is None and any(attr.type in _BODIES for attr in node.attributes.values()):
         return "the nodes in its bodies are looked at one by one"
     if row is None:
@@ -75,6 +78,12 @@ def _constant_refusal(node: ir.Node, row: OpRow) -> str | None:
         if array is not None and not np.isfinite(array).all():
             return "a constant operand is not finite"
     return None
+
+
+def only_moves(node: ir.Node) -> bool:
+    """Whether a node gives some of the values it reads, and computes none."""
+    row = find_row(node)
+    return row in movement.ROWS and row is not None and row.output is OutputGrid.SHARED
 
 
 def needed_range(value: ir.Value) -> tuple[float, float]:
