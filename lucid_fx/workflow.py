@@ -88,6 +88,7 @@ def prepare_fx(
     excluded = {
         name: "the configuration leaves it in float" for name, r in recipes.items() if not r
     }
+    _check_activations(recipes)
     chosen = find_target(target, cpu_isa())
     unclipped = frozenset(name for name, recipe in recipes.items() if not _clips(recipe))
     plan = choose_integer_regions(module.model, chosen, excluded, shapes, unclipped)
@@ -216,6 +217,18 @@ def quantize(
     every = itertools.chain([first], samples)
     _calibrate(prepared, every, _length(data), progress, nonfinite)
     return convert_fx(prepared, format=format, inplace=True)
+
+
+def _check_activations(recipes: dict[str, QConfig | None]) -> None:
+    """Integer kernels take activations on one grid a tensor."""
+    for name, recipe in recipes.items():
+        scheme = None if recipe is None else recipe.activation().qscheme
+        if scheme is not None and scheme.is_per_channel:
+            raise ConfigError(
+                f"no kernel takes activations on a grid for each channel ({scheme.value})",
+                node=name,
+                hint="give its activations a per-tensor qscheme; weights can be per channel",
+            )
 
 
 def _clips(recipe: QConfig | None) -> bool:

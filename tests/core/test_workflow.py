@@ -164,6 +164,12 @@ def test_one_recipe_is_a_mapping_with_only_the_global_tier() -> None:
     assert set(prepared.recipes.values()) == {recipe}
 
 
+def test_activations_on_a_grid_for_each_channel_are_refused() -> None:
+    recipe = QConfig(PerChannelMinMaxObserver, PerChannelMinMaxObserver)
+    with pytest.raises(ConfigError, match=r"grid for each channel.*'conv0.*per-tensor qscheme"):
+        lucid_fx.prepare_fx(FASHION.path(), recipe)
+
+
 def test_what_was_excluded_says_so_in_the_ledger() -> None:
     mapping = get_default_qconfig_mapping().set_module_name("fc", None)
     entry = lucid_fx.quantize(FASHION.path(), fashion(2), mapping).ledger["fc"]
