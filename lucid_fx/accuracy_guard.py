@@ -14,8 +14,9 @@ from lucid_fx.ir.walk import nodes
 from lucid_fx.ops.row import OutputGrid
 from lucid_fx.ops.table import find_row
 from lucid_fx.passes.choose_integer_regions import Plan
-from lucid_fx.prepared import PreparedModule, Statistics
+from lucid_fx.prepared import PreparedModule
 from lucid_fx.runtime.session import Session
+from lucid_fx.statistics import Statistics
 from lucid_fx.target import Target
 
 LEAST_SQNR_DB = 15.0

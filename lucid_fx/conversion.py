@@ -25,7 +25,8 @@ from lucid_fx.passes.quantize_embeddings import QuantizeEmbeddings
 from lucid_fx.passes.quantize_lstm_dynamic import QuantizeLSTMDynamic
 from lucid_fx.passes.quantize_matmul_dynamic import QuantizeMatMulDynamic
 from lucid_fx.passes.raise_opset import RaiseOpset
-from lucid_fx.prepared import PreparedModule, Statistics
+from lucid_fx.prepared import PreparedModule
+from lucid_fx.statistics import Statistics
 
 Format = Literal["qoperator", "qdq"]
 

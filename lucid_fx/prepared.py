@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,55 +13,35 @@ from numpy.typing import NDArray
 from lucid_fx.errors import CalibrationError, LucidFxWarning
 from lucid_fx.graph_module import Feed, GraphModule, clone_model
 from lucid_fx.ir.walk import nodes
-from lucid_fx.ops.row import OutputGrid
-from lucid_fx.ops.table import find_row, needed_range
-from lucid_fx.passes.choose_integer_regions import Plan, grid_root, real_values
+from lucid_fx.passes.choose_integer_regions import Plan, real_values
 from lucid_fx.passes.equalization_sites import Site, find_sites
-from lucid_fx.passes.equalize_channels import channel_factors
 from lucid_fx.passes.insert_observers import InsertObservers
 from lucid_fx.passes.pipeline import run_pipeline
-from lucid_fx.passes.tap_channel_means import TapChannelMeans, mean_name
 from lucid_fx.passes.unseen_values import leave_unseen
 from lucid_fx.quantization import (
-    MinMaxObserver,
     ObserverBase,
     PerChannelMinMaxObserver,
     QConfig,
     QParams,
-    calculate_qparams,
     per_channel_affine,
-    per_tensor_affine,
     quint8,
 )
 from lucid_fx.runtime.native_library import NativeLibrary, ObserverState, load, say_missing
 from lucid_fx.runtime.python_observing import PythonObserving
-from lucid_fx.runtime.session import Session
+from lucid_fx.statistics import (
+    Statistics,
+    channel_means,
+    grid_spans,
+    has_seen,
+    site_factors,
+    value_grids,
+)
 from lucid_fx.target import Target
 
 _IDS = itertools.count()
 
-KEPT_SAMPLES, KEPT_BYTES = 8, 16 * 2**20
+KEPT_SAMPLES, KEPT_BYTES = 16, 16 * 2**20
 """How many samples, and how many bytes of them, are kept for bias correction."""
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What calibration tells the passes.
-
-    Attributes:
-        grids: value name → grid, for each value on codes.
-        factors: value name → factor of each channel, where ranges are evened out.
-        means: value name → mean of each channel, for what weighted nodes read.
-        spans: value name → spread of the values in steps of their grid.
-        matrix_products: nodes that can do with activations quantized at run time.
-    """
-
-    grids: dict[str, QParams]
-    factors: dict[str, NDArray[Any]]
-    means: dict[str, NDArray[Any]]
-    spans: dict[str, float]
-    matrix_products: frozenset[str]
-
 
 MASKED_SHARE = 0.02
 """Where more of a value than this is infinite, it is a mask, which no grid can hold."""
@@ -131,9 +110,7 @@ class PreparedModule(GraphModule):
 
     def factors(self) -> dict[str, NDArray[Any]]:
         """Channel factors of each site, from the statistics."""
-        ranges = {v: o.range() for v, o in self.observers.items() if o.ch_axis is not None}
-        found = {s.value.name or "": channel_factors(s, ranges) for s in self.sites}
-        return {value: factor for value, factor in found.items() if factor is not None}
+        return site_factors(self.sites, self.observers)
 
     def _native_values(self) -> dict[str, ObserverBase]:
         if self.native is None:
@@ -196,29 +173,6 @@ class PreparedModule(GraphModule):
             self._kept_bytes += size
             self.kept.append({name: array.copy() for name, array in feed.items()})
 
-    def channel_means(self) -> dict[str, NDArray[Any]]:
-        """Mean of each channel of what weighted nodes read, over the kept samples."""
-        wanted: dict[str, int] = {}
-        for node in self.float_model.graph:
-            row = find_row(node)
-            if node.name in self.plan.integer and row is not None and row.bias is not None:
-                source = node.inputs[0]
-                if source is not None and source.name:
-                    wanted[source.name] = -1 if node.op_type == "Gemm" else 1
-        if not wanted or not self.kept:
-            return {}
-        model = clone_model(self.float_model)
-        run_pipeline(model, (TapChannelMeans(wanted),))
-        session = Session(model)
-        names = [mean_name(v) for v in wanted if mean_name(v) in session.output_names]
-        sums = [session.run(feed, names) for feed in self.kept]
-        means = {name: np.mean(rows, axis=0) for name, *rows in zip(names, *sums, strict=True)}
-        found = {v: means[mean_name(v)] for v in wanted if mean_name(v) in means}
-        for value, factor in self.factors().items():
-            if value in found:
-                found[value] = found[value] / factor
-        return {v: mean for v, mean in found.items() if np.isfinite(mean).all()}
-
     def states(self) -> dict[str, ObserverState]:
         """What the native observers saw, by value."""
         if self.native is None:
@@ -262,9 +216,10 @@ class PreparedModule(GraphModule):
             for node in nodes(self.float_model)
             if node.name in self.plan.integer and node.op_type in ("MatMul", "Gemm")
         }
-        return Statistics(
-            grids, self.factors(), self.channel_means(), self._spans(grids), frozenset(products)
-        )
+        factors = self.factors()
+        means = channel_means(self.float_model, self.plan, self.kept, factors)
+        spans = grid_spans(self.observers, grids)
+        return Statistics(grids, factors, means, spans, frozenset(products))
 
     def _leave_unseen(self) -> None:
         """Take out of the plan what needs the range of a value that no sample gave."""
@@ -276,25 +231,13 @@ class PreparedModule(GraphModule):
             for value, state in self._counts().items()
             if state.inf_count > MASKED_SHARE * max(state.elements, 1)
         }
-        seen = {v for v, observer in self.observers.items() if _has_seen(observer)} - masks
+        seen = {v for v, observer in self.observers.items() if has_seen(observer)} - masks
         self.plan = leave_unseen(self.float_model, self.plan, seen)
         self.sites = [
             site
             for site in self.sites
             if all(value.name in seen for value in (site.value, *site.between))
         ]
-
-    def _spans(self, grids: dict[str, QParams]) -> dict[str, float]:
-        """Root mean square of each histogram in steps of its grid."""
-        found: dict[str, float] = {}
-        for value, observer in self.observers.items():
-            counts = getattr(observer, "histogram", None)
-            if value in grids and counts is not None and counts.sum():
-                low, high = float(observer.min_val), float(observer.max_val)  # type: ignore[attr-defined]
-                centres = low + (np.arange(counts.size) + 0.5) * (high - low) / counts.size
-                power = float(counts @ centres**2) / float(counts.sum())
-                found[value] = float(np.sqrt(power) / grids[value].scale)
-        return found
 
     def grids(self) -> dict[str, QParams]:
         """The grid of every value on codes, from the statistics.
@@ -307,39 +250,7 @@ class PreparedModule(GraphModule):
                 "the prepared model has seen no data", hint="run calibrate, or call it on samples"
             )
         self._take_states()
-        needed = {v.name: needed_range(v) for v in real_values(self.float_model)}
-        roots = {
-            v: _safe_qparams(o, needed[v]) for v, o in self.observers.items() if o.ch_axis is None
-        }
-        factors = self.factors()
-        for site in (site for site in self.sites if site.makers):
-            for value in (site.value, *site.between):
-                observer = self.observers[value.name or ""]
-                roots[value.name or ""] = _even_qparams(
-                    observer, factors.get(site.value.name or "")
-                )
-        grids: dict[str, QParams] = {}
-        for value in real_values(self.float_model):
-            grid = self._grid(value, roots)
-            if grid is not None:
-                grids[value.name or ""] = grid
-        return grids
-
-    def _grid(self, value: ir.Value, roots: dict[str, QParams]) -> QParams | None:
-        integer, absorbed = self.plan.integer, self.plan.absorbed
-        root = grid_root(value, integer, absorbed)
-        if root is not None:
-            return roots.get(root.name or "")
-        producer = value.producer()
-        while producer is not None:
-            row = find_row(producer)
-            assert row is not None
-            if row.output is OutputGrid.FIXED and row.fixed is not None:
-                scale, zero = row.fixed
-                return QParams(np.float32(scale), np.float32(zero), per_tensor_affine, quint8)  # type: ignore[arg-type]
-            source = producer.inputs[row.data(producer)[0]]
-            producer = source.producer() if source is not None else None
-        return None
+        return value_grids(self.float_model, self.plan, self.observers, self.sites, self.factors())
 
     def _take_states(self) -> None:
         for value, state in self.states().items():
@@ -362,39 +273,3 @@ class PreparedModule(GraphModule):
     def weight_factories(self) -> dict[str, Any]:
         """Node name → factory of its weight observer."""
         return {name: recipe.weight for name, recipe in self.recipes.items() if recipe is not None}
-
-
-def _has_seen(observer: ObserverBase) -> bool:
-    """Whether the observer has met a finite value; one with fixed parameters needs none."""
-    if type(observer).range is ObserverBase.range:
-        return True
-    return all(bool(np.isfinite(end).all()) for end in observer.range())
-
-
-EVERYTHING = (-float("inf"), float("inf"))
-
-
-def _safe_qparams(observer: ObserverBase, needed: tuple[float, float] = EVERYTHING) -> QParams:
-    """The grid of an observer, within the range that readers tell apart.
-
-    A range of zero width becomes [0, 1], where any step is right.
-    """
-    if needed == EVERYTHING:
-        scale, zero_point = observer.calculate_qparams()
-    else:
-        low, high = (np.clip(end, *needed).astype(np.float32) for end in observer.range())
-        scale, zero_point = calculate_qparams(
-            low, high, observer.qscheme, observer.qdtype, observer.eps
-        )
-    if not np.all(scale > observer.eps):
-        scale = np.where(scale > observer.eps, scale, np.float32(1 / 255)).astype(np.float32)
-    return QParams(scale, zero_point, observer.qscheme, observer.qdtype, observer.ch_axis)
-
-
-def _even_qparams(observer: ObserverBase, factor: NDArray[Any] | None) -> QParams:
-    """One grid for all channels of a per-channel observer, after they were divided."""
-    low, high = observer.range()
-    factor = np.ones(1) if factor is None else factor
-    whole = MinMaxObserver(per_tensor_affine, quint8)
-    whole.forward(np.stack([low / factor, high / factor]))
-    return _safe_qparams(whole)
