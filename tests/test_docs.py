@@ -13,9 +13,17 @@ import numpy as np
 import pytest
 
 from lucid_fx import cli, models
+from lucid_fx.accuracy_guard import LEAST_SQNR_DB
 from lucid_fx.conversion import convert_passes
 from lucid_fx.passes import FLOAT, IMPORT
+from lucid_fx.passes.choose_integer_regions import (
+    DEQUANTIZE_PRICE,
+    QUANTIZE_PRICE,
+    RELAYOUT_PRICE,
+    ROUNDING_PRICE,
+)
 from lucid_fx.passes.fuse_pad_into_conv import FusePadIntoConv
+from lucid_fx.prepared import KEPT_BYTES, KEPT_SAMPLES, MASKED_SHARE
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -83,6 +91,20 @@ def test_every_pass_is_explained() -> None:
     names |= set(re.findall(r"\b([A-Z]\w+)\(", inspect.getsource(convert_passes)))
     for name in names:
         assert f"`{name}`" in text, name
+
+
+def test_numbers_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "how_it_works.md").read_text(encoding="utf-8")
+    kept = f"Up to {KEPT_SAMPLES} samples ({KEPT_BYTES // 2**20} MiB) are kept"
+    for said in (
+        kept,
+        f"more than {MASKED_SHARE:.0%} of a value is infinite".replace("%", " %"),
+        f"keeps less than\n{LEAST_SQNR_DB:g} dB",
+    ):
+        assert said in text, said
+    prices = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
+    for price in (QUANTIZE_PRICE, DEQUANTIZE_PRICE, RELAYOUT_PRICE, ROUNDING_PRICE):
+        assert f" {price:g} " in prices, price
 
 
 def test_the_quoted_pass_is_the_real_one() -> None:
