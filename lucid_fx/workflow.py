@@ -20,8 +20,9 @@ from lucid_fx.accuracy_guard import (
 from lucid_fx.conversion import Format, convert
 from lucid_fx.errors import ConfigError, DataError, LucidFxWarning
 from lucid_fx.graph_module import GraphModule
-from lucid_fx.ir.ledger import ledger_of
+from lucid_fx.ir.ledger import Ledger, ledger_of
 from lucid_fx.ir.naming import in_scope, near_matches, scopes
+from lucid_fx.ir.provenance import origins
 from lucid_fx.ir.serde import infer_shapes, shapes_for
 from lucid_fx.ir.walk import nodes
 from lucid_fx.passes import FLOAT
@@ -267,20 +268,24 @@ def _check_mapping(mapping: QConfigMapping, known: list[tuple[str, str]]) -> Non
 
 
 def _recipes(model: ir.Model, mapping: QConfigMapping) -> dict[str, QConfig | None]:
-    """The recipe of each node, by the names and types that its source nodes had."""
-    ledger = ledger_of(model)
-    found: dict[str, QConfig | None] = {}
-    from lucid_fx.ir.provenance import origins
+    """The recipe of each node, by the names and types that its source nodes had.
 
-    for node in nodes(model):
-        sources = origins(node) or (node.name or "",)
-        candidates = []
-        for source in sources:
-            op_type = ledger[source].op_type if source in ledger else node.op_type
-            scope = _innermost(mapping, source)
-            candidates.append(mapping.get_qconfig(op_type, scope or source))
-        found[node.name or ""] = None if None in candidates else candidates[0]
-    return found
+    A name counts for whatever its node was folded into; an op type only for nodes that still have
+    it, so that excluding Add does not leave a Conv in float that took one in.
+    """
+    return {node.name or "": _recipe(node, ledger_of(model), mapping) for node in nodes(model)}
+
+
+def _recipe(node: ir.Node, ledger: Ledger, mapping: QConfigMapping) -> QConfig | None:
+    sources = origins(node) or (node.name or "",)
+    types = {s: ledger[s].op_type if s in ledger else node.op_type for s in sources}
+    same = [source for source in sources if types[source] == node.op_type]
+    candidates = []
+    for source in sources:
+        scope = _innermost(mapping, source)
+        if scope is not None or source in (same or sources):
+            candidates.append(mapping.get_qconfig(types[source], scope or source))
+    return None if None in candidates else candidates[0]
 
 
 def _innermost(mapping: QConfigMapping, name: str) -> str | None:

@@ -170,6 +170,18 @@ def test_activations_on_a_grid_for_each_channel_are_refused() -> None:
         lucid_fx.prepare_fx(FASHION.path(), recipe)
 
 
+def test_a_type_is_that_of_the_node_and_not_of_what_it_took_in() -> None:
+    """A Conv that folded an Add stays on codes when Adds are excluded; by name it does not."""
+    text = f"""g (float[1,4,16,16] x) => (float[1,4,16,16] y)
+        <float[4,4,3,3] w = {{{ONES}}}, float[4,1,1] b = {{1, 2, 3, 4}}> {{
+        [conv] t = Conv <pads = [1,1,1,1]> (x, w)  [bias] y = Add (t, b) }}"""
+    for mapping, expected in (
+        (get_default_qconfig_mapping().set_object_type("Add", None), 1),
+        (get_default_qconfig_mapping().set_module_name("bias", None), 0),
+    ):
+        assert len(lucid_fx.prepare_fx(model_from(text), mapping).plan.integer) == expected
+
+
 def test_what_was_excluded_says_so_in_the_ledger() -> None:
     mapping = get_default_qconfig_mapping().set_module_name("fc", None)
     entry = lucid_fx.quantize(FASHION.path(), fashion(2), mapping).ledger["fc"]
