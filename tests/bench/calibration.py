@@ -21,12 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-OBSERVERS = ("minmax", "moving_average", "histogram", "per_channel")
+OBSERVERS = ("minmax", "moving_average", "histogram")
 TOOLS = [("lucid_fx", observer) for observer in OBSERVERS]
 TOOLS += [("onnxruntime", "MinMax"), ("onnxruntime", "Percentile")]
 MODELS = ("fmnist_dw", "ppocr_rec", "byte_lm")
-CHANNEL_AXIS = {"byte_lm": -1}
-"""The axis that holds channels in what the model quantizes; 1 where not listed."""
 
 
 def plain(model: Any, feeds: list[Any]) -> Callable[[], None]:
@@ -53,9 +51,6 @@ def ours(model: Any, feeds: list[Any], observer: str) -> Callable[[], None]:
         "minmax": q.MinMaxObserver.with_args(),
         "moving_average": q.MovingAverageMinMaxObserver.with_args(),
         "histogram": q.HistogramObserver.with_args(),
-        "per_channel": q.PerChannelMinMaxObserver.with_args(
-            ch_axis=CHANNEL_AXIS.get(model.name, 1), qscheme=q.per_channel_affine, qdtype=q.quint8
-        ),
     }[observer]
     qconfig = q.QConfig(chosen, q.PerChannelMinMaxObserver.with_args())
     prepared = lucid_fx.prepare_fx(model.path(), qconfig, feeds[0])
