@@ -22,7 +22,7 @@ class Target:
         name: what the user calls it.
         isa: instruction set of the CPU.
         provider: onnxruntime execution provider.
-        saturates: whether u8×s8 kernels add products in saturating 16 bits (ort.md: AVX2 and
+        saturates: whether u8×s8 kernels add products in saturating 16 bits (AVX2 and
             AVX-512 without VNNI), so that weights must be proved safe or repaired.
         integer_mac, float_mac: price of one multiply-add of a dense Conv, Gemm or MatMul.
         integer_depthwise_mac, float_depthwise_mac: the same for depthwise convolutions.

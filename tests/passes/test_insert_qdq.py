@@ -97,7 +97,7 @@ def test_a_constant_operand_and_a_float_reader() -> None:
 
 
 def test_one_value_with_three_readers_is_encoded_once() -> None:
-    """peers.md 27: one tensor with several quantized consumers gave two nodes of one name."""
+    """Seen elsewhere: one tensor with several quantized consumers gave two nodes of one name."""
     model = model_from(
         """g (float[4] x) => (float[4] y, float[4] z) {
             [a] t = Add (x, x)  [b] y = Add (t, x)  [c] z = Relu (x) }"""
@@ -110,7 +110,7 @@ def test_one_value_with_three_readers_is_encoded_once() -> None:
 
 
 def test_a_weight_shared_by_two_convs_of_different_input_scales() -> None:
-    """peers.md 32: the codes are shared, the bias has a grid for each Conv."""
+    """The codes are shared, the bias has a grid for each Conv."""
     model = model_from(
         """g (float[1,1,2,2] x, float[1,1,2,2] u) => (float[1,1,2,2] y, float[1,1,2,2] z)
             <float[1,1,1,1] w = {1}, float[1] b = {2}> {

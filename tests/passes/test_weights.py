@@ -105,7 +105,7 @@ def test_a_bias_is_coded_on_the_grid_of_the_products() -> None:
     PerChannelMinMaxObserver.with_args(ch_axis=0, qscheme=per_channel_affine, qdtype=quint8),
 ])  # fmt: skip
 def test_a_bias_that_overflows_raises_the_weight_scale_of_its_channel(observer: Any) -> None:
-    """peers.md 22: weights of 1e-7, a bias of 5: more than 2**31 product steps."""
+    """Weights of 1e-7, a bias of 5: more than 2**31 product steps."""
     weight = np.array([1e-7, 1.0], np.float32).reshape(2, 1, 1, 1)
     bias = np.array([5.0, 5.0], np.float32)
     result = quantize_weight(CONV, weight, 0, observer(), bias=bias, input_scale=1e-3)
@@ -125,7 +125,7 @@ def test_without_a_static_input_grid_the_bias_stays_real() -> None:
 
 
 def test_a_dead_channel_has_zero_codes_and_a_usable_scale() -> None:
-    """peers.md 24: other tools write a scale of zero."""
+    """Other tools write a scale of zero."""
     weight = np.array([0.0, 1.0]).reshape(2, 1, 1, 1)
     result = quantized(CONV, weight, 0, bias=np.array([0.25, 0.25]), input_scale=0.1)
     assert result.codes.reshape(-1).tolist() == [0, 127]
