@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import onnx_ir as ir
 from lucid_fx.errors import AlreadyQuantizedError, ModelError
 from lucid_fx.graph_module import GraphModule, clone_model
 from lucid_fx.ir.ledger import METADATA_KEY, Ledger, ledger_of
-from lucid_fx.ir.serde import from_proto, infer_shapes, load_model
+from lucid_fx.ir.serde import first_line, from_proto, infer_shapes, load_model
 from lucid_fx.ir.walk import is_op, nodes, opset
 from lucid_fx.ops.table import is_quantized_op
 from lucid_fx.passes import IMPORT
@@ -81,7 +81,7 @@ def _is_torch(model: Any) -> bool:
 
 
 def _export(module: Any, example_inputs: Any) -> ir.Model:
-    """Export a torch module through a file, so that big weights stay out of protobuf."""
+    """Export a torch module; it keeps its mode, and big weights stay out of protobuf."""
     if example_inputs is None:
         raise ModelError("a torch module needs example_inputs to be exported")
     import torch
@@ -90,10 +90,19 @@ def _export(module: Any, example_inputs: Any) -> ir.Model:
     if isinstance(example_inputs, Mapping):
         args = tuple(example_inputs.values())
     args = tuple(a if isinstance(a, torch.Tensor) else torch.as_tensor(a) for a in args)
-    with tempfile.TemporaryDirectory(prefix="lucid_fx.") as folder:
-        path = Path(folder) / "module.onnx"
-        torch.onnx.export(module.eval(), args, str(path), dynamo=False)
-        return from_proto(onnx.load(path))
+    modes = {part: part.training for part in module.modules()}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the exporter warns of its own plans
+            program = torch.onnx.export(module.eval(), args, dynamo=True, verbose=False)
+    except Exception as error:
+        raise ModelError(f"torch cannot export the module ({first_line(error)})") from error
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+    model = program.model
+    assert isinstance(model, ir.Model)
+    return model
 
 
 def _check(model: ir.Model, allow_quantized: bool) -> None:

@@ -212,7 +212,7 @@ def quantize(
     first = next(samples, None)
     if first is None:
         raise DataError("there are no calibration samples", hint="give at least one")
-    module = trace(model)
+    module = trace(model, first)
     example = module.feed(first)
     prepared = prepare_fx(module, qconfig_mapping, example, target=target, inplace=True)
     every = itertools.chain([first], samples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ def load_model(path: str | Path) -> ir.Model:
         for graph in graphs(model):
             ir.external_data.set_base_dir(graph, path.parent)
     except Exception as error:
-        raise ModelError(f"{str(path)!r} is not an ONNX model ({_first_line(error)})") from error
+        raise ModelError(f"{str(path)!r} is not an ONNX model ({first_line(error)})") from error
     if not model.graph.outputs:
         raise ModelError(f"{str(path)!r} is not an ONNX model (its graph has no outputs)")
     for tensor in tensors(model):
@@ -277,5 +278,7 @@ def _without_big_weights(model: ir.Model, limit: int = 1024) -> ir.Model:
     return clone
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:120]
+def first_line(error: Exception) -> str:
+    """What somebody else's exception says, in one line without terminal colours."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
+    return (text or type(error).__name__).splitlines()[0][:120]
