@@ -18,6 +18,7 @@ from lucid_fx.passes.eliminate_dead import EliminateDead
 from lucid_fx.passes.equalize_channels import EqualizeChannels
 from lucid_fx.passes.insert_qdq import InsertQDQ
 from lucid_fx.passes.lower_to_qlinear import LowerToQLinear
+from lucid_fx.passes.merge_hard_swish import MergeHardSwish
 from lucid_fx.passes.pad_depthwise_channels import PadDepthwiseChannels
 from lucid_fx.passes.pipeline import GraphPass, run_pipeline
 from lucid_fx.passes.qdq import AXIS_OPSET
@@ -64,6 +65,8 @@ def convert_passes(
         QuantizeMatMulDynamic(plan.dynamic, weights, target, portable=format == "qdq"),
         QuantizeLSTMDynamic(plan.dynamic, weights, target),
         QuantizeEmbeddings(prepared.left_in_float()),
+        # last of the float rewrites: in float regions one op reads x in place of two
+        MergeHardSwish(plan.integer),
         # the reference form
         InsertQDQ(plan.integer, statistics.grids, weights, target, statistics.means),
     )

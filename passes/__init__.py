@@ -12,6 +12,7 @@ from lucid_fx.passes.fuse_hard_swish import FuseHardSwish
 from lucid_fx.passes.fuse_layer_norm import FuseLayerNorm
 from lucid_fx.passes.fuse_matmul_add import FuseMatMulAdd
 from lucid_fx.passes.fuse_pad_into_conv import FusePadIntoConv
+from lucid_fx.passes.fuse_swish import FuseSwish
 from lucid_fx.passes.inline_functions import InlineFunctions
 from lucid_fx.passes.lift_constants import LiftConstants
 from lucid_fx.passes.name_everything import NameEverything
@@ -19,6 +20,7 @@ from lucid_fx.passes.normalize_arithmetic import NormalizeArithmetic
 from lucid_fx.passes.pipeline import GraphPass
 from lucid_fx.passes.unfold_batch_norm import UnfoldBatchNorm
 from lucid_fx.passes.unroll_conv_transpose import UnrollConvTranspose
+from lucid_fx.passes.use_global_average_pool import UseGlobalAveragePool
 from lucid_fx.passes.widen_half import WidenHalf
 
 IMPORT: tuple[GraphPass, ...] = (
@@ -38,6 +40,8 @@ FLOAT: tuple[GraphPass, ...] = (
     FuseGelu(),  # one op that has a kernel, for six that would round in between
     FusePadIntoConv(),  # before folds, which make new Conv nodes
     FuseMatMulAdd(),  # one rounding instead of two; before folds into Gemm
+    UseGlobalAveragePool(),  # pooling has integer kernels, a reduction has none
+    FuseSwish(),  # one reader of x in place of two
     FuseHardSwish(),  # before affine folds, which would break its pattern
     FuseConvBatchNorm(),  # a norm between Conv and Q keeps the Conv in float
     FuseConvAffine(),  # the same for learnt scales behind a Conv

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.naming import Names
 from lucid_fx.ir.walk import attribute, constant, input_at, is_constant, is_op, nodes
-from lucid_fx.ops.emit import Emit
+from lucid_fx.ops.emit import CONTRIB, Emit
 from lucid_fx.passes.pipeline import GraphPass
 
 _THROUGH = (
@@ -74,6 +74,10 @@ def _depthwise_channels(node: ir.Node) -> int | None:
     return shape[0] if plain else None
 
 
+def _alone(node: ir.Node) -> bool:
+    return is_op(node, *_THROUGH) or is_op(node, "QuickGelu", domain=CONTRIB)
+
+
 class _Group:
     """Values that must have the same channel count, and the operands that have to grow with it."""
 
@@ -105,7 +109,7 @@ class _Group:
         if is_op(node, "Conv") and all(is_constant(v) for v in node.inputs[1:] if v is not None):
             return self._conv(node, index)
         ends = [v for v in (node.inputs[0], node.outputs[0]) if v is not None]
-        if is_op(node, *_THROUGH) and index <= 0 and len(node.outputs) == 1:
+        if _alone(node) and index <= 0 and len(node.outputs) == 1:
             return ends
         if is_op(node, "ReduceMean") and index <= 0 and attribute(node, "axes") == [2, 3]:
             return ends if attribute(node, "keepdims", 1) else None

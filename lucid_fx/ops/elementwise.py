@@ -157,6 +157,25 @@ def _refuse_prelu(node: ir.Node) -> str | None:
     return None
 
 
+def _lower_swish(
+    emit: Emit, node: ir.Node, inputs: list[Operand], outputs: list[Grid | None]
+) -> list[ir.Value]:
+    """x · sigmoid(x), the gate on the fixed grid of Sigmoid."""
+    x, y = inputs[0], outputs[0]
+    assert isinstance(x, Quantized) and y is not None
+    gate = emit.grid(1 / 256, 0, np.uint8, f"{node.name}_gate")
+    shut = emit.op(
+        "QLinearSigmoid", [*x.args, gate.scale, gate.zero_point], domain=CONTRIB,
+        dtype=ir.DataType.UINT8, like=node.outputs[0],
+    )  # fmt: skip
+    args = [*x.args, shut, gate.scale, gate.zero_point, y.scale, y.zero_point]
+    return [emit.op("QLinearMul", args, domain=CONTRIB, like=node.outputs[0])]
+
+
+def _refuse_swish(node: ir.Node) -> str | None:
+    return None if attribute(node, "alpha", 1.702) == 1.0 else NONLINEAR
+
+
 NONLINEAR = "a curved function on 8 bits has no exact kernel in onnxruntime"
 
 ROWS = (
@@ -200,6 +219,12 @@ ROWS = (
         "HardSigmoid", output=OutputGrid.FIXED, fixed=(1 / 255, 0), lower=_lower_hard_sigmoid,
         refuses=_refuse_hard_sigmoid, matters=_hard_sigmoid_range,
         integer_price=0.098, float_price=0.158,
+    ),
+    OpRow(
+        "QuickGelu", domain=CONTRIB, lower=_lower_swish, refuses=_refuse_swish,
+        matters=lambda node: (-9.0, float("inf")),  # below, x · sigmoid(x) is nearly zero
+        integer_price=0.48 + 0.08,  # two roundings
+        float_price=0.3,
     ),
     OpRow("HardSwish", why_float=NONLINEAR, float_price=0.3),
     OpRow("Gelu", why_float=NONLINEAR, float_price=0.64),

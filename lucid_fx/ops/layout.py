@@ -169,6 +169,7 @@ _RULES: dict[tuple[str, str], LayoutRule] = {
     (CONTRIB, "QLinearMul"): _BINARY,
     (CONTRIB, "QLinearLeakyRelu"): _UNARY,
     (CONTRIB, "QLinearSigmoid"): _UNARY,
+    (CONTRIB, "QuickGelu"): _UNARY,
     (CONTRIB, "QLinearGlobalAveragePool"): LayoutRule(_at(0), _free, _flagged),
     (CONTRIB, "QLinearAveragePool"): LayoutRule(_at(0), _priced(1.1, 2.0), _flagged),
     (CONTRIB, "QLinearConcat"): LayoutRule(
