@@ -40,7 +40,7 @@ from lucid_fx.target import Target
 
 _IDS = itertools.count()
 
-KEPT_SAMPLES, KEPT_BYTES = 16, 16 * 2**20
+KEPT_SAMPLES, KEPT_BYTES = 16, 32 * 2**20
 """How many samples, and how many bytes of them, are kept for bias correction."""
 
 MASKED_SHARE = 0.02

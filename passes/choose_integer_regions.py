@@ -148,7 +148,9 @@ def _price(node: ir.Node, refused: str | None, target: Target, sizes: Sizes) -> 
         return FORBIDDEN, 0.0
     if row.weight is None:
         rounds = ROUNDING_PRICE if row.output is not OutputGrid.SHARED else 0.0
-        return (row.integer_price + rounds) * elements, row.float_price * elements
+        read = max(sizes.elements(node.inputs[index]) for index in row.data(node))
+        work = max(elements, read)
+        return row.integer_price * work + rounds * elements, row.float_price * work
     work = sizes.multiply_adds(node)
     depthwise = is_op(node, "Conv") and attribute(node, "group", 1) > 1
     on_codes = work * (target.integer_depthwise_mac if depthwise else target.integer_mac)

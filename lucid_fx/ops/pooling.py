@@ -70,22 +70,26 @@ def _refuse_average(node: ir.Node) -> str | None:
     return None
 
 
+FLOAT_MEAN_PRICE = 0.17 + 0.21
+"""The mean, and the Transpose that a float pool needs among channels-last neighbours; like all
+prices of pooling an element of the input."""
+
 ROWS = (
     OpRow(
         "MaxPool", output=OutputGrid.SHARED, lower=_lower_maxpool, refuses=_refuse_maxpool,
-        integer_price=0.2, float_price=0.4,
+        integer_price=0.06, float_price=0.2,
     ),
     OpRow(
         "AveragePool", lower=_lower_average("QLinearAveragePool"), refuses=_refuse_average,
-        integer_price=1.0, float_price=0.6,
+        integer_price=1.1, float_price=0.19 + 0.21,
     ),
     OpRow(
         "GlobalAveragePool", lower=_lower_average("QLinearGlobalAveragePool"),
-        refuses=_refuse_average, integer_price=0.05, float_price=0.17,
+        refuses=_refuse_average, integer_price=0.05, float_price=FLOAT_MEAN_PRICE,
     ),
     OpRow(
         "ReduceMean", lower=_lower_average("QLinearGlobalAveragePool"), refuses=_refuse_mean,
-        integer_price=0.05, float_price=0.17,
+        integer_price=0.05, float_price=FLOAT_MEAN_PRICE,
     ),
     OpRow("Softmax", why_float="8 bits round small probabilities to zero", float_price=0.4),
     OpRow(

@@ -61,7 +61,8 @@ class OpRow:
         refuses: reason why a certain node cannot be lowered.
         matters: the range of the data input outside which the output is constant.
         why_float: reason why the op has no integer form, for the ledger.
-        integer_price, float_price: nanoseconds for each output element on codes and in float
+        integer_price, float_price: nanoseconds for each element, of the larger of input and output,
+            on codes and in float
             (multiply-adds of weighted ops are priced by the target).
         anchor: quantized for its own sake; other ops must earn it by joining integer regions.
     """
