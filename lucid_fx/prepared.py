@@ -95,18 +95,27 @@ class PreparedModule(GraphModule):
 
         Where the user's own observer has the word on a range, nobody else takes it.
         """
-        integer, dynamic = self.plan.integer, self.plan.dynamic
         own = {value for value, observer in self.observers.items() if observer.native_kind is None}
         return [
             site
             for site in find_sites(self.float_model)
-            if all(
-                reader.name in dynamic or (reader.name in integer and site.makers)
-                for reader in site.readers
-            )
-            and (site.makers or site.value.name not in self.plan.observed)
+            if self._can_even(site)
             and own.isdisjoint(value.name for value in (site.value, *site.between))
         ]
+
+    def _can_even(self, site: Site) -> bool:
+        """Whether the readers have integer weights, and a Mul of its own would be in float."""
+        integer, dynamic = self.plan.integer, self.plan.dynamic
+        if not all(reader.name in integer | dynamic for reader in site.readers):
+            return False
+        if site.makers:
+            return True
+        if site.axis == -1:
+            in_float = site.value.name not in self.plan.observed
+            return in_float and all(reader.name in dynamic for reader in site.readers)
+        producer = site.value.producer()
+        graphs = {id(node.graph) for node in (producer, *site.readers) if node is not None}
+        return producer is not None and producer.name not in integer and len(graphs) == 1
 
     def factors(self) -> dict[str, NDArray[Any]]:
         """Channel factors of each site, from the statistics."""

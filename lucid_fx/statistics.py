@@ -70,7 +70,7 @@ def value_grids(
     """The grid of every value that is made or read on codes."""
     needed = {value.name: needed_range(value) for value in real_values(model)}
     roots = {v: safe_qparams(o, needed[v]) for v, o in observers.items() if o.ch_axis is None}
-    for site in (site for site in sites if site.makers):
+    for site in (site for site in sites if site.makers or site.axis == 1):
         for value in (site.value, *site.between):
             observer = observers[value.name or ""]
             roots[value.name or ""] = even_qparams(observer, factors.get(site.value.name or ""))

@@ -17,7 +17,7 @@ from lucid_fx.target import Target
 
 QUANTIZE_PRICE, DEQUANTIZE_PRICE, RELAYOUT_PRICE = 0.133, 0.121, 0.03
 """Nanoseconds an element for Q, for DQ, and for the Transpose that some images need at either."""
-ROUNDING_PRICE = 0.08
+ROUNDING_PRICE = 0.12
 """What rounding a result to 8 bits once more is worth avoiding, in nanoseconds an element.
 
 From docs/decisions/0003: at this price chains of four roundings give way to a float island of

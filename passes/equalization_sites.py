@@ -39,6 +39,8 @@ def find_sites(model: ir.Model) -> Iterator[Site]:
         made = _makers(value, axis) if readers else None
         if made is not None:
             yield Site(value, axis, made[0], readers, made[1])
+        elif axis == 1 and rank(value) is not None and value.producer() is not None:
+            yield Site(value, axis, (), readers, ())
         elif products := _matrix_readers(value):
             yield Site(value, -1, (), products, ())
 

@@ -37,9 +37,9 @@ class EqualizeChannels(GraphPass):
     """Divide channels by their range where they are made, and multiply the weights that read them.
 
     ``t = Conv (x, w, b); y = Conv (t, v)`` → ``t = Conv (x, w/s, b/s); y = Conv (t, v·s)``: the
-    numbers stay, and each channel of ``t`` uses the whole grid. A value with a reader that is not
-    linear, or made by an op that is not homogeneous, stays. (Nagel et al. 2019, section 4.1; Xiao
-    et al. 2023 for matrix products.)
+    numbers stay, and each channel of ``t`` uses the whole grid. Where no constants make a value,
+    a Mul divides it. What a Conv and another kind of op read together stays. (Nagel et al. 2019,
+    section 4.1; Xiao et al. 2023 for matrix products.)
 
     Attributes:
         factors: value name → factor of each channel, from `channel_factors`.
@@ -68,13 +68,22 @@ class EqualizeChannels(GraphPass):
         return changed
 
     def _put_factor(self, model: ir.Model, names: Names, site: Site, factor: NDArray[Any]) -> None:
-        """A Mul by 1/factor in front of the readers, for a value that others read as it is."""
+        """A Mul by 1/factor in front of the readers.
+
+        In front of Convs, which read nothing else of it, the even value takes over the name: it is
+        what goes on the grid. In front of matrix products others may read the value as it is.
+        """
         first = min(site.readers, key=lambda node: list(node.graph or ()).index(node))
         emit = Emit(model, names, first, self.name, site.readers)
-        scale = emit.constant((1 / factor).astype(np.float32), f"{site.value.name}_evening")
-        even = emit.op("Mul", [site.value, scale], like=site.value, dtype=site.value.dtype)
+        shape = [-1] if site.axis == -1 else [-1] + [1] * ((rank(site.value) or 4) - 2)
+        scale = (1 / factor).astype(np.float32).reshape(shape)
+        name = site.value.name or ""
+        inputs = [site.value, emit.constant(scale, f"{name}_evening")]
+        even = emit.op("Mul", inputs, like=site.value, dtype=site.value.dtype)
         for node in site.readers:
             node.replace_input_with(0, even)
+        if site.axis == 1:
+            site.value.name, even.name = names.fresh(f"{name}_uneven"), name
 
 
 def channel_factors(site: Site, ranges: Ranges) -> NDArray[Any] | None:

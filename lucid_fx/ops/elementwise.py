@@ -223,7 +223,7 @@ ROWS = (
     OpRow(
         "QuickGelu", domain=CONTRIB, lower=_lower_swish, refuses=_refuse_swish,
         matters=lambda node: (-9.0, float("inf")),  # below, x · sigmoid(x) is nearly zero
-        integer_price=0.48 + 0.08,  # two roundings
+        integer_price=0.48,
         float_price=0.3,
     ),
     OpRow("HardSwish", why_float=NONLINEAR, float_price=0.3),
