@@ -218,14 +218,15 @@ class PreparedModule(GraphModule):
 
     def statistics(self) -> Statistics:
         """Everything that the passes need of what was seen; see `grids` for errors."""
+        self._require_samples()
         self._leave_unseen()
-        grids = self.grids()
+        factors = self.factors()
+        grids = value_grids(self.float_model, self.plan, self.observers, self.sites, factors)
         products = {
             str(node.name)
             for node in nodes(self.float_model)
             if node.name in self.plan.integer and node.op_type in ("MatMul", "Gemm")
         }
-        factors = self.factors()
         means = channel_means(self.float_model, self.plan, self.kept, factors)
         spans = grid_spans(self.observers, grids)
         return Statistics(grids, factors, means, spans, frozenset(products))
@@ -254,12 +255,15 @@ class PreparedModule(GraphModule):
         Raises:
             CalibrationError: no data was seen at all.
         """
+        self._require_samples()
+        self._take_states()
+        return value_grids(self.float_model, self.plan, self.observers, self.sites, self.factors())
+
+    def _require_samples(self) -> None:
         if not self.samples and self.observers:
             raise CalibrationError(
                 "the prepared model has seen no data", hint="run calibrate, or call it on samples"
             )
-        self._take_states()
-        return value_grids(self.float_model, self.plan, self.observers, self.sites, self.factors())
 
     def _take_states(self) -> None:
         for value, state in self.states().items():

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from lucid_fx.ir.naming import Names
-from lucid_fx.ir.rewrite import take_place
+from lucid_fx.ir.rewrite import hand_over, remove, take_place
 from lucid_fx.ir.walk import is_op, nodes, only_consumer, scalar
 from lucid_fx.ops.elementwise import clip_bounds
 from lucid_fx.ops.emit import Emit
@@ -85,13 +85,9 @@ class FuseHardSwish(GraphPass):
         gate = scaled.inputs[0]
         assert gate is not None
         scaled.outputs[0].replace_all_uses_with(gate)
-        scaled.graph.remove(scaled, safe=True)  # type: ignore[union-attr]
-        source = gate if last is following else data
-        last.outputs[0].replace_all_uses_with(source, replace_graph_outputs=True)
-        name = last.outputs[0].name
-        last.outputs[0].name = f"{name}~replaced"
-        source.name = name
-        last.graph.remove(last, safe=True)  # type: ignore[union-attr]
+        remove(scaled)
+        hand_over(last.outputs[0], gate if last is following else data)
+        remove(last)
 
 
 def _value_and_scalar(node: ir.Node) -> tuple[ir.Value | None, float | None]:

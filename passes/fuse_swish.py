@@ -8,7 +8,8 @@ import onnx_ir as ir
 
 from lucid_fx.ir.naming import Names
 from lucid_fx.ir.rewrite import remove, take_place
-from lucid_fx.ir.walk import is_op, nodes, only_consumer
+from lucid_fx.ir.walk import nodes, only_consumer
+from lucid_fx.ops.elementwise import gate_of
 from lucid_fx.ops.emit import CONTRIB, Emit
 from lucid_fx.passes.pipeline import GraphPass
 
@@ -40,12 +41,8 @@ class FuseSwish(GraphPass):
 
 
 def _gate(node: ir.Node) -> ir.Node | None:
-    if not is_op(node, "Mul"):
+    """The Sigmoid of a swish that nobody else reads; None otherwise."""
+    gate = gate_of(node, "Sigmoid")
+    if gate is None or gate.graph is not node.graph:
         return None
-    for data, other in (node.inputs, reversed(node.inputs)):
-        gate = other.producer() if other is not None else None
-        if gate is None or not is_op(gate, "Sigmoid") or gate.graph is not node.graph:
-            continue
-        if gate.inputs[0] is data and only_consumer(gate.outputs[0]) is node:
-            return gate
-    return None
+    return gate if only_consumer(gate.outputs[0]) is node else None

@@ -9,7 +9,8 @@ import onnx_ir as ir
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.naming import Names
 from lucid_fx.ir.rewrite import remove, take_place
-from lucid_fx.ir.walk import attribute, is_op, nodes, only_consumer
+from lucid_fx.ir.walk import attribute, nodes, only_consumer
+from lucid_fx.ops.elementwise import gate_of
 from lucid_fx.ops.emit import Emit
 from lucid_fx.passes.pipeline import GraphPass
 from lucid_fx.passes.raise_opset import raise_opset
@@ -51,16 +52,11 @@ class MergeHardSwish(GraphPass):
 
     def _gate(self, node: ir.Node) -> ir.Node | None:
         """The HardSigmoid of a Mul that makes a hard-swish in float; None otherwise."""
-        if not is_op(node, "Mul") or node.name in self.integer:
+        gate = gate_of(node, "HardSigmoid")
+        if gate is None or {node.name, gate.name} & self.integer:
             return None
-        for data, other in (node.inputs, reversed(node.inputs)):
-            gate = other.producer() if other is not None else None
-            if gate is None or not is_op(gate, "HardSigmoid") or gate.name in self.integer:
-                continue
-            standard = (
-                abs(attribute(gate, "alpha", 0.2) - 1 / 6) < 1e-6
-                and abs(attribute(gate, "beta", 0.5) - 0.5) < 1e-6
-            )
-            if standard and gate.inputs[0] is data and only_consumer(gate.outputs[0]) is node:
-                return gate
-        return None
+        standard = (
+            abs(attribute(gate, "alpha", 0.2) - 1 / 6) < 1e-6
+            and abs(attribute(gate, "beta", 0.5) - 0.5) < 1e-6
+        )
+        return gate if standard and only_consumer(gate.outputs[0]) is node else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from lucid_fx.ir.walk import attribute, constant, input_at, is_constant, scalar, size
+from lucid_fx.ir.walk import attribute, constant, input_at, is_constant, is_op, scalar, size
 from lucid_fx.ops.emit import CONTRIB, Emit, Grid, Quantized
 from lucid_fx.ops.row import Lower, Operand, OpRow, OutputGrid, everything
 
@@ -109,15 +109,22 @@ def _clip_range(node: ir.Node) -> tuple[float, float]:
 
 def _mul_range(node: ir.Node) -> tuple[float, float]:
     """x · gate(x) is (nearly) zero where the gate is shut, so x need not be told apart there."""
-    for data, gate in (node.inputs, reversed(node.inputs)):
-        producer = gate.producer() if gate is not None else None
-        if producer is None or producer.inputs[0] is not data:
-            continue
-        if producer.op_type == "HardSigmoid":
-            return _hard_sigmoid_range(producer)[0], float("inf")
-        if producer.op_type == "Sigmoid":
-            return -9.0, float("inf")
-    return everything(node)
+    gate = gate_of(node, "HardSigmoid", "Sigmoid")
+    if gate is None:
+        return everything(node)
+    shut = _hard_sigmoid_range(gate)[0] if is_op(gate, "HardSigmoid") else -9.0
+    return shut, float("inf")
+
+
+def gate_of(node: ir.Node, *gates: str) -> ir.Node | None:
+    """The gate of a Mul that computes x · gate(x), of one of these ops; None for other nodes."""
+    if not is_op(node, "Mul"):
+        return None
+    for data, other in (node.inputs, reversed(node.inputs)):
+        gate = other.producer() if other is not None else None
+        if gate is not None and is_op(gate, *gates) and gate.inputs[0] is data:
+            return gate
+    return None
 
 
 def _refuse_clip(node: ir.Node) -> str | None:
