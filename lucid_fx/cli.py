@@ -38,9 +38,9 @@ from lucid_fx.cli_options import (
 from lucid_fx.demo import demo_text, run_demo
 from lucid_fx.errors import LucidFxError, LucidFxWarning
 from lucid_fx.inspecting import inspect_json, inspect_model, inspect_text
+from lucid_fx.native.library import cpu_isa, load
 from lucid_fx.quantize_file import NotQuantizedError, check_outputs, quantize_file
 from lucid_fx.recipe import Recipe, read_recipe
-from lucid_fx.runtime.native_library import cpu_isa, load
 from lucid_fx.runtime.session import runtime_version
 
 PROGRAM = "lucid-fx"

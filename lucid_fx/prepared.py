@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from lucid_fx.errors import CalibrationError, LucidFxWarning
 from lucid_fx.graph_module import Feed, GraphModule, clone_model
 from lucid_fx.ir.walk import nodes
+from lucid_fx.native.library import load, say_missing
+from lucid_fx.native.observers import NativeObservers, ObserverState
 from lucid_fx.passes.choose_integer_regions import Plan, real_values
 from lucid_fx.passes.equalization_sites import Site, find_sites
 from lucid_fx.passes.insert_observers import InsertObservers
@@ -26,7 +28,6 @@ from lucid_fx.quantization import (
     per_channel_affine,
     quint8,
 )
-from lucid_fx.runtime.native_library import NativeLibrary, ObserverState, load, say_missing
 from lucid_fx.runtime.python_observing import PythonObserving
 from lucid_fx.statistics import (
     Statistics,
@@ -83,7 +84,8 @@ class PreparedModule(GraphModule):
                 self.observers[changed.name or ""] = PerChannelMinMaxObserver(
                     site.axis, per_channel_affine, quint8
                 )
-        self.native: NativeLibrary | None = load()
+        library = load()
+        self.native = None if library is None else NativeObservers(library)
         if self.native is None:
             say_missing()
         self._python = PythonObserving(self.observers)

@@ -15,10 +15,10 @@ from lucid_fx.inspecting import stored_bytes
 from lucid_fx.ir.ledger import LedgerEntry
 from lucid_fx.ir.provenance import origins
 from lucid_fx.ir.walk import input_at, is_constant, nodes
+from lucid_fx.native.library import cpu_isa
 from lucid_fx.ops.table import ROWS, find_row
 from lucid_fx.prepared import PreparedModule
 from lucid_fx.recipe import Recipe
-from lucid_fx.runtime.native_library import cpu_isa
 from lucid_fx.target import find_target
 from lucid_fx.tracing import trace
 from lucid_fx.workflow import Progress, calibrate, convert_fx, prepare_fx

@@ -25,6 +25,7 @@ from lucid_fx.ir.naming import in_scope, near_matches, scopes
 from lucid_fx.ir.provenance import origins
 from lucid_fx.ir.serde import infer_shapes, shapes_for
 from lucid_fx.ir.walk import nodes
+from lucid_fx.native.library import cpu_isa
 from lucid_fx.passes import FLOAT
 from lucid_fx.passes.choose_integer_regions import choose_integer_regions
 from lucid_fx.passes.pipeline import run_pipeline
@@ -35,7 +36,6 @@ from lucid_fx.quantization import (
     get_default_qconfig_mapping,
     per_tensor_affine,
 )
-from lucid_fx.runtime.native_library import cpu_isa
 from lucid_fx.target import Target, find_target
 from lucid_fx.tracing import trace
 

@@ -1,1 +1,1 @@
-"""Everything that runs: onnxruntime sessions, the native library, the calibration loop."""
+"""Everything that runs: onnxruntime sessions, reference kernels, observers in Python."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lucid_fx.native.observers import ObserverState
 from lucid_fx.quantization import ObserverBase
-from lucid_fx.runtime.native_library import ObserverState
 
 
 class PythonObserving:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lucid_fx.errors import ModelError
 from lucid_fx.ir.serde import INLINE_LIMIT, external_folder, model_bytes, save_model, weight_bytes
-from lucid_fx.runtime.native_library import library_path
+from lucid_fx.native.library import library_path
 
 NATIVE_DOMAIN = "lucid_fx"
 """Operator domain of our own native library."""

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from lucid_fx.runtime.native_library import load
+from lucid_fx.native.library import load
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 #define LFX_API __attribute__((visibility("default")))
-#define LFX_ABI_VERSION 1 /* changes with any signature or structure below */
+#define LFX_ABI_VERSION 2 /* changes with any signature or structure below */
 
 /* Element types of lfx_observer_update, numbered as in ONNX. */
 enum { LFX_FLOAT32 = 1, LFX_FLOAT16 = 10, LFX_FLOAT64 = 11 };

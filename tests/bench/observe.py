@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from lucid_fx.runtime import native_library
-from lucid_fx.runtime.native_library import NativeLibrary
+from lucid_fx.native.library import load
+from lucid_fx.native.observers import NativeObservers
 
 KEY = "bench/observe"
 CASES: dict[str, tuple[str, str, tuple[int, ...]]] = {  # title: kind, data, shape behind the batch
@@ -28,19 +28,19 @@ CASES: dict[str, tuple[str, str, tuple[int, ...]]] = {  # title: kind, data, sha
 }
 
 
-def best_time(library: NativeLibrary, x: NDArray[np.float32], **options: Any) -> float:
+def best_time(observers: NativeObservers, x: NDArray[np.float32], **options: Any) -> float:
     """Seconds of the fastest of many updates."""
-    library.reset(KEY)
+    observers.reset(KEY)
     repeats = 40 if x.size > 100_000 else 400
     best = np.inf
     for _ in range(repeats):
         start = time.perf_counter()
-        library.update(KEY, x, **options)
+        observers.update(KEY, x, **options)
         best = min(best, time.perf_counter() - start)
     return float(best)
 
 
-def measure(library: NativeLibrary, title: str, n: int, isa: str) -> float:
+def measure(observers: NativeObservers, title: str, n: int, isa: str) -> float:
     """Nanoseconds per element, without the call from Python."""
     kind, name, inner = CASES[title]
     gauss = np.random.default_rng(0).standard_normal(n).astype(np.float32)
@@ -48,19 +48,20 @@ def measure(library: NativeLibrary, title: str, n: int, isa: str) -> float:
     if inner:
         x = x[: n // inner[0] * inner[0]].reshape(-1, *inner)
     options = {"kind": kind, "isa": isa, "ch_axis": 1 if "last" in title else 0}
-    call = best_time(library, x.ravel()[:1], kind="minmax", isa=isa)
-    return (best_time(library, x, **options) - call) / x.size * 1e9
+    call = best_time(observers, x.ravel()[:1], kind="minmax", isa=isa)
+    return (best_time(observers, x, **options) - call) / x.size * 1e9
 
 
 def main() -> None:
     """Print the table."""
-    library = native_library.load()
+    library = load()
     if library is None:
         raise SystemExit("the native library is not installed")
+    observers = NativeObservers(library)
     table = Table("ns per element", "elements", *library.isas())
     for title in CASES:
         for n in (10_000, 1_000_000):
-            cells = [f"{measure(library, title, n, isa):.3f}" for isa in library.isas()]
+            cells = [f"{measure(observers, title, n, isa):.3f}" for isa in library.isas()]
             table.add_row(title, f"{n:,}", *cells)
     Console().print(table)
 

@@ -12,6 +12,7 @@ from small_models import FASHION, branch, branch_feeds, fashion, warned
 
 import lucid_fx
 from lucid_fx import LucidFxWarning, PreparedModule
+from lucid_fx.native import library
 from lucid_fx.quantization import (
     HistogramObserver,
     MinMaxObserver,
@@ -19,14 +20,13 @@ from lucid_fx.quantization import (
     PerChannelMinMaxObserver,
     QConfig,
 )
-from lucid_fx.runtime import native_library
 
 OBSERVERS = [MinMaxObserver, MovingAverageMinMaxObserver, HistogramObserver]
 
 
 def forget_library() -> None:
-    native_library.load.cache_clear()
-    native_library.say_missing.cache_clear()
+    library.load.cache_clear()
+    library.say_missing.cache_clear()
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_nobody_is_bothered_who_does_not_calibrate(no_library: None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lucid_fx.trace(FASHION.path())(fashion(1)[0]["image"])
-        assert native_library.cpu_isa() == native_library.python_cpu_isa()
+        assert library.cpu_isa() == library.python_cpu_isa()
 
 
 @pytest.mark.parametrize("observer", OBSERVERS)
@@ -114,7 +114,7 @@ def test_what_python_cannot_see_stays_in_float_and_says_why(quietly: None) -> No
 
 
 def test_with_the_library_bodies_are_quantized_too() -> None:
-    if native_library.load() is None:
+    if library.load() is None:
         pytest.skip("this installation has no native library")
     quantized = lucid_fx.quantize(branch(), branch_feeds(True, False))
     assert {quantized.ledger[name].status for name in ("outer", "inner", "other")} == {"quantized"}

@@ -2,8 +2,8 @@
 
 from checks import HEADER, check_pass, check_unchanged
 
+from lucid_fx.native.library import load
 from lucid_fx.passes.insert_observers import InsertObservers
-from lucid_fx.runtime.native_library import load
 
 LIBRARY = load() is not None
 OBSERVED = HEADER.replace("]>", ', "lucid_fx" : 1]>')

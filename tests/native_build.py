@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from lucid_fx.runtime import native_library
-from lucid_fx.runtime.native_library import NativeLibrary
+from lucid_fx.native.library import NativeLibrary, load
 
-SOURCE = Path(__file__).resolve().parents[2] / "runtime"
+SOURCE = Path(__file__).resolve().parents[1] / "runtime"
 
 
 def native() -> NativeLibrary:
     """The library of this installation, or one built from the sources, once for all workers."""
-    library = native_library.load()
+    library = load()
     if library is not None:
         return library
     if shutil.which("cmake") is None or not any(map(shutil.which, ("c++", "g++", "clang++"))):
@@ -34,7 +33,7 @@ def native() -> NativeLibrary:
         ):
             subprocess.run(command, check=True, capture_output=True)
     os.environ["LUCID_FX_LIBRARY"] = str(next(build.glob("liblucid_fx.*")))
-    native_library.load.cache_clear()
-    library = native_library.load()
+    load.cache_clear()
+    library = load()
     assert library is not None
     return library

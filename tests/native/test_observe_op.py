@@ -19,18 +19,19 @@ from native_build import SOURCE, native
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from lucid_fx.runtime.native_library import ObserverState
+from lucid_fx.native.observers import NativeObservers, ObserverState
 
 LIBRARY = native()
+OBSERVERS = NativeObservers(LIBRARY)
 KEY = "test_observe_op"
 FLOAT, BOOL, INT64 = TensorProto.FLOAT, TensorProto.BOOL, TensorProto.INT64
 
 
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
-    LIBRARY.reset(KEY)
+    OBSERVERS.reset(KEY)
     yield
-    LIBRARY.reset(KEY)
+    OBSERVERS.reset(KEY)
 
 
 def observe(tensor: str, **attributes: Any) -> onnx.NodeProto:
@@ -70,15 +71,15 @@ def run(s: onnxruntime.InferenceSession, x: NDArray[Any]) -> None:
 
 
 def state(key: str = KEY) -> ObserverState:
-    found = LIBRARY.state(key)
+    found = OBSERVERS.state(key)
     assert found is not None
     return found
 
 
 def direct(*batches: NDArray[Any], **options: Any) -> ObserverState:
-    LIBRARY.reset(KEY + "/direct")
+    OBSERVERS.reset(KEY + "/direct")
     for batch in batches:
-        LIBRARY.update(KEY + "/direct", batch, **options)
+        OBSERVERS.update(KEY + "/direct", batch, **options)
     return state(KEY + "/direct")
 
 
@@ -150,7 +151,7 @@ def test_inside_both_branches_of_an_if() -> None:
     s = session(helper.make_graph([node], "g", [value("c", BOOL, []), value("x")], [value("y")]))
     x = np.array([-1, 2], np.float32)
     s.run(None, {"c": np.array(True), "x": x})
-    assert LIBRARY.state(f"{KEY}/else") is None
+    assert OBSERVERS.state(f"{KEY}/else") is None
     assert (state(f"{KEY}/then").min_val, state(f"{KEY}/then").max_val) == (1, 2)
     s.run(None, {"c": np.array(False), "x": x})
     assert (state(f"{KEY}/else").min_val, state(f"{KEY}/else").max_val) == (-2, 1)
@@ -196,7 +197,7 @@ def test_threads_do_not_change_a_bit(kind: str, axis: int) -> None:
     x[1, 2, 3, 4:9] = [np.nan, np.inf, -np.inf, 40, -40]
     expected = direct(-x, kind=kind, ch_axis=axis)
     for threads in (1, 2, 4):
-        LIBRARY.reset(KEY)
+        OBSERVERS.reset(KEY)
         run(tapped(threads=threads, kind=kind, ch_axis=axis), x)
         same(state(), expected)
 
@@ -214,8 +215,8 @@ def test_sessions_with_one_key_share_their_state() -> None:
 def test_a_live_session_goes_on_after_a_reset() -> None:
     s = tapped()
     run(s, np.array([9.0], np.float32))
-    LIBRARY.reset(KEY)
-    assert LIBRARY.state(KEY) is None
+    OBSERVERS.reset(KEY)
+    assert OBSERVERS.state(KEY) is None
     run(s, np.array([1.0], np.float32))
     assert (state().batches, state().min_val, state().max_val) == (1, -1, -1)
 
@@ -240,7 +241,7 @@ def test_the_output_is_an_empty_tensor() -> None:
 def test_a_wrong_attribute_fails_when_the_session_is_made(
     attributes: dict[str, Any], word: str
 ) -> None:
-    LIBRARY.update(KEY + "/taken", batch(3), kind="minmax")
+    OBSERVERS.update(KEY + "/taken", batch(3), kind="minmax")
     with pytest.raises(Exception, match=word):
         tapped(**attributes)
 

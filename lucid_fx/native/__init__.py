@@ -1,0 +1,1 @@
+"""The native library: finding and loading it, and its functions area by area."""
