@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+import ml_dtypes  # noqa: F401  (makes "int4" and its like names of numpy dtypes)
 import numpy as np
 
 
@@ -34,12 +35,16 @@ class QScheme(Enum):
 class QDtype:
     """An integer grid: the codes ``quant_min .. quant_max``, kept in ``storage``.
 
+    Compares and hashes by value; make your own for grids that have no name here.
+
     Attributes:
         name: the constant's name, e.g. ``"quint8"``.
         bits: width of a code.
-        signed: whether negative codes exist.
+        signed: whether negative codes exist; tells where a symmetric scheme puts real zero.
         quant_min, quant_max: the smallest and largest code.
-        storage: numpy dtype name of the codes in memory.
+        storage: numpy dtype name of the codes in memory, also the ONNX type they are exported as.
+            ``"int4"`` and its like (of ml_dtypes) take a byte a code in memory, and are packed by
+            ONNX.
     """
 
     name: str
@@ -58,9 +63,24 @@ class QDtype:
         return self.quant_max - self.quant_min + 1
 
     @property
+    def middle(self) -> int:
+        """The code of real zero in symmetric schemes: 0 if signed, else half of the grid."""
+        return 0 if self.signed else (self.quant_max + self.quant_min + 1) // 2
+
+    @property
     def numpy_dtype(self) -> np.dtype[np.generic]:
         """The dtype of code arrays."""
         return np.dtype(self.storage)
+
+    @property
+    def signed_storage(self) -> str:
+        """The narrowest signed numpy integer that holds every code: room for arithmetic."""
+        kinds = (np.iinfo(name) for name in ("int8", "int16", "int32", "int64"))
+        return next(
+            str(kind.dtype)
+            for kind in kinds
+            if kind.min <= self.quant_min and self.quant_max <= kind.max
+        )
 
 
 per_tensor_affine = QScheme.PER_TENSOR_AFFINE
@@ -68,7 +88,17 @@ per_tensor_symmetric = QScheme.PER_TENSOR_SYMMETRIC
 per_channel_affine = QScheme.PER_CHANNEL_AFFINE
 per_channel_symmetric = QScheme.PER_CHANNEL_SYMMETRIC
 
-qint8 = QDtype("qint8", 8, True, -128, 127, "int8")
-quint8 = QDtype("quint8", 8, False, 0, 255, "uint8")
-qint32 = QDtype("qint32", 32, True, -(2**31), 2**31 - 1, "int32")
-qint4 = QDtype("qint4", 4, True, -8, 7, "int8")
+
+def _signed(bits: int) -> QDtype:
+    half = 2 ** (bits - 1)
+    return QDtype(f"qint{bits}", bits, True, -half, half - 1, f"int{bits}")
+
+
+def _unsigned(bits: int) -> QDtype:
+    return QDtype(f"quint{bits}", bits, False, 0, 2**bits - 1, f"uint{bits}")
+
+
+qint2, qint4, qint8, qint16, qint32 = map(_signed, (2, 4, 8, 16, 32))
+quint2, quint4, quint8, quint16 = map(_unsigned, (2, 4, 8, 16))
+NAMED = (qint2, qint4, qint8, qint16, qint32, quint2, quint4, quint8, quint16)
+"""The grids that have a name here; each has a storage type of its own."""

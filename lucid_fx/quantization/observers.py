@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lucid_fx.quantization.arrays import as_float32
 from lucid_fx.quantization.dtypes import (
     QDtype,
     QScheme,
@@ -22,10 +23,10 @@ from lucid_fx.quantization.dtypes import (
     qint8,
     quint8,
 )
-from lucid_fx.quantization.histogram import CLIP_FRACTIONS, best_clip, count, regrow
 from lucid_fx.quantization.qparams import DEFAULT_EPS, QParams, calculate_qparams
 
 ObserverFactory = Callable[[], "ObserverBase"]
+Ends = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 class ObserverBase:
@@ -34,12 +35,13 @@ class ObserverBase:
     Args:
         qscheme, qdtype: the grid to derive.
         ch_axis: channel axis; kept only for per-channel schemes.
-        eps: the smallest scale.
+        eps: the smallest scale (real value of one code step).
     """
 
     native_kind: str | None = None
     """The kind of native op that gathers the same statistics; None runs `forward` in Python."""
     _state: tuple[str, ...] = ()
+    _settings: tuple[str, ...] = ("qscheme", "qdtype", "ch_axis", "eps")
 
     def __init__(
         self,
@@ -57,15 +59,19 @@ class ObserverBase:
         return self.forward(x)
 
     def forward(self, x: ArrayLike) -> ArrayLike:
-        """Take one batch into the statistics; returns ``x`` itself."""
+        """Take one batch of real values into the statistics; returns ``x`` itself."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
-    def range(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def range(self) -> Ends:
         """The real range that the grid should cover."""
         raise NotImplementedError(f"{type(self).__name__} has no range")
 
-    def calculate_qparams(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Scale and zero point of what was seen so far."""
+    def calculate_qparams(self) -> Ends:
+        """Scale and zero point of what was seen so far, float32, ``()`` or ``(C,)`` each.
+
+        Raises:
+            ValueError: NaN or an infinity was seen, for which there is no grid.
+        """
         if type(self).range is ObserverBase.range:
             raise NotImplementedError(f"{type(self).__name__} does not calculate qparams")
         return calculate_qparams(*self.range(), self.qscheme, self.qdtype, self.eps)
@@ -77,12 +83,44 @@ class ObserverBase:
     def reset(self) -> None:
         """Forget everything seen."""
 
+    def merge(self, other: Self) -> Self:
+        """Take in what another observer saw; the same as having seen its batches too.
+
+        Raises:
+            ValueError: the other one is of another class or setting; the text names it.
+        """
+        if type(other) is not type(self):
+            raise ValueError(
+                f"{type(self).__name__} cannot merge a {type(other).__name__}; both must be of one"
+                " class"
+            )
+        for name in self._settings:
+            mine, its = getattr(self, name), getattr(other, name)
+            if mine != its:
+                raise ValueError(
+                    f"{type(self).__name__}s that differ in {name} cannot merge: {mine!r}, {its!r}"
+                )
+        self._merge(other)
+        return self
+
+    def _merge(self, other: Self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has no merge")
+
     def state_dict(self) -> dict[str, Any]:
-        """The statistics, exact and JSON-safe."""
+        """The statistics, exact and JSON-safe: lists and numbers, infinities as JSON has them."""
         return {name: np.asarray(getattr(self, name)).tolist() for name in self._state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take statistics from `state_dict`, of whatever shape they have."""
+        """Take statistics from `state_dict`, of whatever shape they have.
+
+        Raises:
+            ValueError: a statistic is missing.
+        """
+        if missing := [name for name in self._state if name not in state]:
+            raise ValueError(
+                f"the state of a {type(self).__name__} has no {', '.join(missing)}; it has"
+                f" {', '.join(state) or 'nothing'}"
+            )
         for name in self._state:
             kind = np.asarray(getattr(self, name)).dtype
             setattr(self, name, np.asarray(state[name], dtype=kind))
@@ -94,7 +132,10 @@ class ObserverBase:
 
 
 class MinMaxObserver(ObserverBase):
-    """Running minimum and maximum of all values, per tensor."""
+    """Running minimum and maximum of all values, per tensor.
+
+    Infinities are recorded, and NaN makes both ends NaN for good: such statistics give no grid.
+    """
 
     native_kind = "minmax"
     _state: tuple[str, ...] = ("min_val", "max_val")
@@ -114,25 +155,43 @@ class MinMaxObserver(ObserverBase):
         self.min_val = np.asarray(np.inf, np.float32)
         self.max_val = np.asarray(-np.inf, np.float32)
 
-    def _batch(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _ends(self, x: ArrayLike) -> Ends:
+        """Smallest and largest value of a batch, in the shape of the statistics."""
+        values = as_float32(x)
+        if not values.size:
+            raise ValueError(f"x has shape {values.shape}, expected at least one value")
+        low, high = self._batch(values)
+        if self.min_val.ndim and low.shape != self.min_val.shape:
+            raise ValueError(
+                f"x has shape {values.shape}, expected {self.min_val.size} channels on axis"
+                f" {self.ch_axis}, as before"
+            )
+        return low, high
+
+    def _batch(self, x: NDArray[np.float32]) -> Ends:
         return np.asarray(x.min()), np.asarray(x.max())
 
     def forward(self, x: ArrayLike) -> ArrayLike:
         """Widen the running range by the batch's."""
-        low, high = self._batch(np.asarray(x, np.float32))
-        self.min_val = np.asarray(np.minimum(self.min_val, low), np.float32)
-        self.max_val = np.asarray(np.maximum(self.max_val, high), np.float32)
+        self._widen(*self._ends(x))
         return x
 
-    def range(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _widen(self, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
+        self.min_val = np.asarray(np.minimum(self.min_val, low), np.float32)
+        self.max_val = np.asarray(np.maximum(self.max_val, high), np.float32)
+
+    def range(self) -> Ends:
         """The running minimum and maximum."""
         return self.min_val, self.max_val
 
-    def merge(self, other: Self) -> Self:
-        """Take in what another observer saw; equals having seen both, in any order."""
-        self.min_val = np.asarray(np.minimum(self.min_val, other.min_val), np.float32)
-        self.max_val = np.asarray(np.maximum(self.max_val, other.max_val), np.float32)
-        return self
+    def _merge(self, other: Self) -> None:
+        counts = self.min_val.shape, other.min_val.shape
+        if all(counts) and counts[0] != counts[1]:
+            raise ValueError(
+                f"{type(self).__name__}s with {counts[0][0]} and {counts[1][0]} channels cannot"
+                " merge"
+            )
+        self._widen(other.min_val, other.max_val)
 
 
 class MovingAverageMinMaxObserver(MinMaxObserver):
@@ -140,9 +199,13 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
 
     Args:
         averaging_constant: weight of a new batch; the first batch is taken whole.
+
+    Two averages `merge` only where one has seen nothing: what they say depends on the order of
+    the batches, and the statistics do not hold enough to put one stream behind the other.
     """
 
     native_kind = "moving_average"
+    _settings = (*ObserverBase._settings, "averaging_constant")
 
     def __init__(
         self,
@@ -158,17 +221,40 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
 
     def forward(self, x: ArrayLike) -> ArrayLike:
         """Move each end of the range towards the batch's."""
-        low, high = self._batch(np.asarray(x, np.float32))
+        low, high = self._ends(x)
         if np.isinf(self.min_val).all():
             self.min_val, self.max_val = low, high
             return x
         c = np.float32(self.averaging_constant)
-        self.min_val = np.asarray(self.min_val + c * (low - self.min_val), np.float32)
-        self.max_val = np.asarray(self.max_val + c * (high - self.max_val), np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):
+            self.min_val = np.asarray(self.min_val + c * (low - self.min_val), np.float32)
+            self.max_val = np.asarray(self.max_val + c * (high - self.max_val), np.float32)
         return x
 
+    def _merge(self, other: Self) -> None:
+        if not any(np.isinf(observer.min_val).all() for observer in (self, other)):
+            raise ValueError(
+                f"{type(self).__name__}s that have both seen data cannot merge, since an average"
+                " depends on the order of the batches; let one see all of them, or use a"
+                " MinMaxObserver or a HistogramObserver"
+            )
+        super()._merge(other)
 
-class PerChannelMinMaxObserver(MinMaxObserver):
+
+class _PerChannel(MinMaxObserver):
+    """What the two observers of channels share: a range for each index along ``ch_axis``."""
+
+    def _batch(self, x: NDArray[np.float32]) -> Ends:
+        axis, rank = self.ch_axis, x.ndim
+        if axis is None or not -rank <= axis < rank:
+            raise IndexError(
+                f"ch_axis is {axis}, expected {-rank} .. {rank - 1} for an input of shape {x.shape}"
+            )
+        rows = np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+        return rows.min(axis=1), rows.max(axis=1)
+
+
+class PerChannelMinMaxObserver(_PerChannel):
     """Running minimum and maximum of each channel along ``ch_axis``."""
 
     native_kind = "per_channel"
@@ -183,11 +269,8 @@ class PerChannelMinMaxObserver(MinMaxObserver):
         _require_per_channel(self, qscheme)
         super().__init__(qscheme, qdtype, eps, ch_axis=ch_axis)
 
-    def _batch(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return _channel_range(x, self.ch_axis)
 
-
-class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver):
+class MovingAveragePerChannelMinMaxObserver(_PerChannel, MovingAverageMinMaxObserver):
     """Exponential moving average of each channel's minimum and maximum."""
 
     native_kind = "per_channel_moving_average"
@@ -203,109 +286,9 @@ class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver):
         _require_per_channel(self, qscheme)
         super().__init__(qscheme, qdtype, averaging_constant, eps, ch_axis=ch_axis)
 
-    def _batch(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return _channel_range(x, self.ch_axis)
-
-
-class HistogramObserver(MinMaxObserver):
-    """A histogram that grows with the data, and the clip range of least squared error.
-
-    Args:
-        bins: number of equal bins between the smallest and the largest value seen.
-
-    The search tries the same fraction at both tails (spec section 5, "Clip search").
-    """
-
-    native_kind = "histogram"
-    _state = ("min_val", "max_val", "histogram")
-
-    def __init__(
-        self,
-        bins: int = 2048,
-        qscheme: QScheme = per_tensor_affine,
-        qdtype: QDtype = quint8,
-        eps: float = DEFAULT_EPS,
-    ) -> None:
-        if bins < 1:
-            raise ValueError(f"bins must be at least 1, got {bins}")
-        self.bins = bins
-        super().__init__(qscheme, qdtype, eps)
-        self.ch_axis = None
-
-    def reset(self) -> None:
-        """Back to an empty histogram."""
-        super().reset()
-        self.histogram = np.zeros(self.bins, np.int64)
-
-    def forward(self, x: ArrayLike) -> ArrayLike:
-        """Count a batch on the union of the old range and its own."""
-        values = np.asarray(x, np.float32)
-        self._grow(values.min(), values.max())
-        self.histogram += count(values, float(self.min_val), float(self.max_val), self.bins)
-        return x
-
-    def _grow(self, low: np.float32, high: np.float32) -> None:
-        if self.histogram.any():
-            old = (np.float32(self.min_val), np.float32(self.max_val))
-            low, high = np.minimum(low, old[0]), np.maximum(high, old[1])
-            if (low, high) != old:
-                self.histogram = regrow(self.histogram, old, (low, high))
-        self.min_val, self.max_val = np.asarray(low, np.float32), np.asarray(high, np.float32)
-
-    def merge(self, other: Self) -> Self:
-        """Take in another histogram; both move to the union of the ranges by bin centres."""
-        if not other.histogram.any():
-            return self
-        self._grow(np.float32(other.min_val), np.float32(other.max_val))
-        both = (np.float32(self.min_val), np.float32(self.max_val))
-        self.histogram = self.histogram + regrow(
-            other.histogram, (np.float32(other.min_val), np.float32(other.max_val)), both
-        )
-        return self
-
-    def range(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The clip range of the least expected squared error on this grid."""
-        levels = self.qdtype.quant_max - self.qdtype.quant_min
-        low, high = best_clip(
-            self.histogram, float(self.min_val), float(self.max_val), levels, CLIP_FRACTIONS
-        )
-        return np.asarray(low, np.float32), np.asarray(high, np.float32)
-
-
-class FixedQParamsObserver(ObserverBase):
-    """Constants, for ops whose output range is known (Sigmoid: 1/256 and 0)."""
-
-    def __init__(
-        self,
-        scale: float,
-        zero_point: int,
-        qscheme: QScheme = per_tensor_affine,
-        qdtype: QDtype = quint8,
-        eps: float = DEFAULT_EPS,
-    ) -> None:
-        self.scale = np.asarray(scale, np.float32)
-        self.zero_point = np.asarray(zero_point, np.float32)
-        super().__init__(qscheme, qdtype, None, eps)
-
-    def forward(self, x: ArrayLike) -> ArrayLike:
-        """Nothing to learn."""
-        return x
-
-    def calculate_qparams(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The constants."""
-        return self.scale, self.zero_point
-
 
 def _require_per_channel(observer: ObserverBase, qscheme: QScheme) -> None:
     if not qscheme.is_per_channel:
         raise ValueError(
             f"{type(observer).__name__} needs a per-channel qscheme, got {qscheme.value}"
         )
-
-
-def _channel_range(
-    x: NDArray[np.float32], ch_axis: int | None
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    rows = np.moveaxis(x, 0 if ch_axis is None else ch_axis, 0)
-    rows = rows.reshape(rows.shape[0], -1)
-    return rows.min(axis=1), rows.max(axis=1)

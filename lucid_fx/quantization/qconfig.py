@@ -6,21 +6,43 @@ module names are node names or the scopes that hold them (``"encoder.layer.0"``)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 from lucid_fx.quantization.dtypes import per_channel_symmetric, per_tensor_affine, qint8, quint8
+from lucid_fx.quantization.fake_quantizer import FakeQuantize
+from lucid_fx.quantization.histogram_observer import HistogramObserver
 from lucid_fx.quantization.observers import (
-    HistogramObserver,
-    ObserverFactory,
+    MovingAverageMinMaxObserver,
+    ObserverBase,
     PerChannelMinMaxObserver,
 )
 
+Factory = Callable[[], ObserverBase | FakeQuantize]
+
 
 class QConfig(NamedTuple):
-    """Factories of the observers for activations and for weights."""
+    """Factories of what watches activations and weights: an observer, or one in a FakeQuantize.
 
-    activation: ObserverFactory
-    weight: ObserverFactory
+    Attributes:
+        activation, weight: called without arguments wherever a fresh one is needed, usually made
+            by ``with_args`` of its class.
+    """
+
+    activation: Factory
+    weight: Factory
+
+    def activation_observer(self) -> ObserverBase:
+        """A fresh observer of an activation, out of its FakeQuantize where it is in one."""
+        return _observer(self.activation())
+
+    def weight_observer(self) -> ObserverBase:
+        """A fresh observer of a weight, out of its FakeQuantize where it is in one."""
+        return _observer(self.weight())
+
+
+def _observer(made: ObserverBase | FakeQuantize) -> ObserverBase:
+    return made.activation_post_process if isinstance(made, FakeQuantize) else made
 
 
 class QConfigMapping:
@@ -59,13 +81,44 @@ class QConfigMapping:
 
 
 def get_default_qconfig() -> QConfig:
-    """Histogram activations on quint8 per tensor, min-max weights on qint8 per channel."""
+    """For quantization after training (section 7).
+
+    Activations on quint8 per tensor from a histogram whose tails are clipped independently,
+    weights on qint8 per channel from their extremes, symmetric.
+    """
     return QConfig(
-        HistogramObserver.with_args(qscheme=per_tensor_affine, qdtype=quint8),
+        HistogramObserver.with_args(qscheme=per_tensor_affine, qdtype=quint8, search="independent"),
         PerChannelMinMaxObserver.with_args(ch_axis=0, qscheme=per_channel_symmetric, qdtype=qint8),
+    )
+
+
+def get_default_qat_qconfig() -> QConfig:
+    """For training on grids (section 7).
+
+    Activations move onto quint8 per tensor by a moving average of their extremes (constant 0.01),
+    weights onto qint8 per channel by their extremes, symmetric.
+    """
+    return QConfig(
+        FakeQuantize.with_args(
+            observer=MovingAverageMinMaxObserver,
+            qscheme=per_tensor_affine,
+            qdtype=quint8,
+            averaging_constant=0.01,
+        ),
+        FakeQuantize.with_args(
+            observer=PerChannelMinMaxObserver,
+            ch_axis=0,
+            qscheme=per_channel_symmetric,
+            qdtype=qint8,
+        ),
     )
 
 
 def get_default_qconfig_mapping() -> QConfigMapping:
     """A fresh mapping with only the global tier set, to `get_default_qconfig`."""
     return QConfigMapping().set_global(get_default_qconfig())
+
+
+def get_default_qat_qconfig_mapping() -> QConfigMapping:
+    """A fresh mapping with only the global tier set, to `get_default_qat_qconfig`."""
+    return QConfigMapping().set_global(get_default_qat_qconfig())
