@@ -77,7 +77,7 @@ class PreparedModule(GraphModule):
         for value, governs in plan.observed.items():
             recipe = recipes.get(governs)
             assert recipe is not None
-            self.observers[value] = recipe.activation()
+            self.observers[value] = recipe.activation_observer()
         self.sites = self._sites() if equalize else []
         for site in self.sites:
             for changed in (site.value, *site.between):
@@ -287,4 +287,5 @@ class PreparedModule(GraphModule):
 
     def weight_factories(self) -> dict[str, Any]:
         """Node name → factory of its weight observer."""
-        return {name: recipe.weight for name, recipe in self.recipes.items() if recipe is not None}
+        recipes = self.recipes.items()
+        return {name: recipe.weight_observer for name, recipe in recipes if recipe is not None}

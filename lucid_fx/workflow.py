@@ -31,6 +31,7 @@ from lucid_fx.passes.choose_integer_regions import choose_integer_regions
 from lucid_fx.passes.pipeline import run_pipeline
 from lucid_fx.prepared import PreparedModule
 from lucid_fx.quantization import (
+    PlaceholderObserver,
     QConfig,
     QConfigMapping,
     get_default_qconfig_mapping,
@@ -76,7 +77,8 @@ def prepare_fx(
         inplace: change a given `GraphModule` instead of a copy.
 
     Raises:
-        ConfigError: a name or type in the mapping that matches nothing.
+        ConfigError: a name or type in the mapping that matches nothing, or a recipe whose grids no
+            kernel takes.
     """
     mapping = _mapping(qconfig_mapping)
     module = model if inplace and isinstance(model, GraphModule) else trace(model)
@@ -89,7 +91,7 @@ def prepare_fx(
     excluded = {
         name: "the configuration leaves it in float" for name, r in recipes.items() if not r
     }
-    _check_activations(recipes)
+    _check_recipes(recipes)
     chosen = find_target(target, cpu_isa())
     unclipped = frozenset(name for name, recipe in recipes.items() if not _clips(recipe))
     plan = choose_integer_regions(module.model, chosen, excluded, shapes, unclipped)
@@ -220,21 +222,38 @@ def quantize(
     return convert_fx(prepared, format=format, inplace=True)
 
 
-def _check_activations(recipes: dict[str, QConfig | None]) -> None:
-    """Integer kernels take activations on one grid a tensor."""
+def _check_recipes(recipes: dict[str, QConfig | None]) -> None:
+    """Integer kernels take 8-bit codes, and activations on one grid a tensor."""
     for name, recipe in recipes.items():
-        scheme = None if recipe is None else recipe.activation().qscheme
-        if scheme is not None and scheme.is_per_channel:
+        if recipe is None:
+            continue
+        activation, weight = recipe.activation_observer(), recipe.weight_observer()
+        if activation.qscheme.is_per_channel:
             raise ConfigError(
-                f"no kernel takes activations on a grid for each channel ({scheme.value})",
+                "no kernel takes activations on a grid for each channel"
+                f" ({activation.qscheme.value})",
                 node=name,
                 hint="give its activations a per-tensor qscheme; weights can be per channel",
             )
+        for what, observer in (("activations", activation), ("weights", weight)):
+            if isinstance(observer, PlaceholderObserver):
+                raise ConfigError(
+                    f"a {type(observer).__name__} collects no statistics, so the {what} would get"
+                    " no grid",
+                    node=name,
+                    hint="give an observer that does, or None as the recipe to leave it in float",
+                )
+            if observer.qdtype.storage not in ("int8", "uint8"):
+                raise ConfigError(
+                    f"no kernel takes {what} on {observer.qdtype.name}",
+                    node=name,
+                    hint="give a qdtype whose storage is int8 or uint8",
+                )
 
 
 def _clips(recipe: QConfig | None) -> bool:
     """Whether activation grids end at the ends of the observed range, as affine ones do."""
-    return recipe is not None and recipe.activation().qscheme is per_tensor_affine
+    return recipe is not None and recipe.activation_observer().qscheme is per_tensor_affine
 
 
 def _shapes(sample: dict[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -12,7 +12,7 @@ from lucid_fx.ir.naming import Names
 from lucid_fx.ir.provenance import mark
 from lucid_fx.ir.walk import opset
 from lucid_fx.ops.emit import CONTRIB, Grid
-from lucid_fx.quantization import QParams, quantize
+from lucid_fx.quantization import QParams, qdq_constants, quantize
 
 AXIS_OPSET = 13
 """First ONNX operator set whose Q and DQ have an axis; older models use onnxruntime's own ops."""
@@ -39,7 +39,7 @@ class Codec:
     def encode(self, value: ir.Value, qparams: QParams) -> tuple[ir.Value, Grid]:
         """Add Q right behind the producer of ``value``; gives codes and grid."""
         grid = self.grid(qparams, value.name or "")
-        node = self._node("QuantizeLinear", [value, grid.scale, grid.zero_point], value, None)
+        node = self._node("QuantizeLinear", [value, grid.scale, grid.zero_point], value, {})
         node.outputs[0].dtype = ir.DataType.from_numpy(qparams.qdtype.numpy_dtype)
         producer, graph = value.producer(), value.graph
         if producer is not None:
@@ -52,14 +52,14 @@ class Codec:
 
     def decode(self, codes: ir.Value, grid: Grid, before: ir.Node, value: ir.Value) -> ir.Value:
         """Add DQ in front of a reader; gives the real value."""
-        node = self._node("DequantizeLinear", [codes, grid.scale, grid.zero_point], value, None)
+        node = self._node("DequantizeLinear", [codes, grid.scale, grid.zero_point], value, {})
         node.outputs[0].dtype = ir.DataType.FLOAT
         before.prepend(node)
         return node.outputs[0]
 
     def decode_output(self, codes: ir.Value, grid: Grid, value: ir.Value) -> None:
         """Let a DQ make the graph output that ``value`` was."""
-        node = self._node("DequantizeLinear", [codes, grid.scale, grid.zero_point], value, None)
+        node = self._node("DequantizeLinear", [codes, grid.scale, grid.zero_point], value, {})
         producer = codes.producer()
         assert producer is not None
         producer.append(node)
@@ -78,7 +78,7 @@ class Codec:
         source = node.inputs[index]
         assert source is not None
         grid = self.grid(qparams, source.name or "")
-        self._decode_constant(node, index, codes, grid, source, qparams.ch_axis)
+        self._decode_constant(node, index, codes, grid, source, qdq_constants(qparams).attributes)
 
     def constant_input(
         self, node: ir.Node, index: int, array: NDArray[Any], qparams: QParams
@@ -96,7 +96,7 @@ class Codec:
         zero = np.zeros(scale.shape, np.int32)
         base = f"{node.name}_{source.name}"
         grid = Grid(self._constant(scale, f"{base}_scale"), self._constant(zero, f"{base}_zero"))
-        self._decode_constant(node, index, codes, grid, source, 0 if scale.ndim else None)
+        self._decode_constant(node, index, codes, grid, source, {"axis": 0} if scale.ndim else {})
 
     def _decode_constant(
         self,
@@ -105,10 +105,12 @@ class Codec:
         codes: NDArray[Any],
         grid: Grid,
         source: ir.Value,
-        axis: int | None,
+        attributes: dict[str, int],
     ) -> None:
         value = self._constant(codes, f"{source.name}_quantized")
-        dq = self._node("DequantizeLinear", [value, grid.scale, grid.zero_point], source, axis)
+        dq = self._node(
+            "DequantizeLinear", [value, grid.scale, grid.zero_point], source, attributes
+        )
         dq.outputs[0].type, dq.outputs[0].shape = source.type, ir.Shape(codes.shape)
         mark(dq, self.pass_name, [node])
         node.prepend(dq)
@@ -116,13 +118,14 @@ class Codec:
 
     def grid(self, qparams: QParams, base: str) -> Grid:
         """The grid as constants, shared where equal."""
+        constants = qdq_constants(qparams)
         return Grid(
-            self._constant(qparams.scale, f"{base}_scale"),
-            self._constant(qparams.zero_point_codes(), f"{base}_zero_point"),
+            self._constant(constants.scale, f"{base}_scale"),
+            self._constant(constants.zero_point, f"{base}_zero_point"),
         )
 
     def _constant(self, array: NDArray[Any], base: str) -> ir.Value:
-        key = (base, array.dtype.str, array.shape, array.tobytes())
+        key = (base, array.dtype.name, array.shape, array.tobytes())
         if key not in self._constants:
             name = self.names.fresh(base)
             tensor = ir.tensor(np.ascontiguousarray(array).reshape(array.shape), name=name)
@@ -137,9 +140,12 @@ class Codec:
         return self._constants[key]
 
     def _node(
-        self, op_type: str, inputs: list[ir.Value], value: ir.Value, axis: int | None
+        self,
+        op_type: str,
+        inputs: list[ir.Value],
+        value: ir.Value,
+        attributes: dict[str, int],
     ) -> ir.Node:
-        attributes = {} if axis is None else {"axis": axis}
         node = ir.node(op_type, inputs, attributes, domain=self.domain)
         node.name = self.names.fresh(f"{value.name}_{op_type}")
         suffix = "codes" if op_type == "QuantizeLinear" else "real"
