@@ -56,10 +56,18 @@ def commands_of(page: Path) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if python_of(p).strip()], ids=called)
-def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run_and_print_what_is_shown(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.chdir(tmp_path)
     code = compile(python_of(page), str(page), "exec", dont_inherit=True)
     exec(code, {"__name__": "docs"})
+    printed = capsys.readouterr().out
+    for shown in re.findall(r"^```output\n(.*?)^```", page.read_text("utf-8"), re.M | re.S):
+        assert shown in printed, printed
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if list(commands_of(p))], ids=called)
