@@ -12,7 +12,6 @@ namespace {
 using namespace lucid_fx;
 using observe::Config;
 using observe::ElementType;
-using observe::InvalidArgument;
 using observe::State;
 
 std::string& last_error() {
@@ -114,7 +113,7 @@ int lfx_observer_update(const char* key, const lfx_observer_config* config, int3
   return guarded([&] {
     observe::Tensor x{data, to_type(type), dims, rank, 1};
     for (size_t i = 0; i < rank; ++i) x.size *= static_cast<size_t>(dims[i]);
-    observe::acquire(key)->update(to_config(*config), {to_kernels(isa), observe::Serial()}, x);
+    observe::acquire(key)->update(to_config(*config), {to_kernels(isa), Serial()}, x);
   });
 }
 

@@ -2,31 +2,29 @@
 // counterparts in C++, C#, Java and the mobile packages.
 #include <mutex>
 
+#include "matmul_op.h"
 #include "observe_op.h"
-#include "ort_abi.h"
+#include "ort_kernel.h"
 
 namespace lucid_fx {
 namespace {
 
-struct Domain {
-  ort::Api api{};
-  ort::CustomOpDomain* domain = nullptr;
-};
-
 // onnxruntime keeps pointers to the domain and its ops in every session, so there is one of each,
 // and it is never released.
-ort::Status* make_domain(const void* const* table, Domain& made) {
-  made.api = ort::Api::bind(table);
+ort::Status* make_domain(const void* const* table, ort::CustomOpDomain** made) {
+  ort::set_api(ort::Api::bind(table));
+  const ort::Api& api = ort::api();
   ort::CustomOpDomain* domain = nullptr;
-  if (ort::Status* s = made.api.CreateCustomOpDomain("lucid_fx", &domain)) return s;
-  const ort::CustomOp* ops = observe_ops(&made.api);
-  for (size_t i = 0; i < kObserveOps; ++i) {
-    if (ort::Status* s = made.api.CustomOpDomain_Add(domain, &ops[i])) {
-      made.api.ReleaseCustomOpDomain(domain);
-      return s;
+  if (ort::Status* s = api.CreateCustomOpDomain("lucid_fx", &domain)) return s;
+  for (const OpList ops : {observe_ops(), matmul_ops()}) {
+    for (size_t i = 0; i < ops.count; ++i) {
+      if (ort::Status* s = api.CustomOpDomain_Add(domain, &ops.first[i])) {
+        api.ReleaseCustomOpDomain(domain);
+        return s;
+      }
     }
   }
-  made.domain = domain;
+  *made = domain;
   return nullptr;
 }
 
@@ -45,10 +43,10 @@ extern "C" __attribute__((visibility("default"))) lucid_fx::ort::Status* Registe
         ort::kFail, "the lucid_fx library needs onnxruntime 1.18 or newer");
   }
   static std::mutex mutex;
-  static Domain made;
+  static ort::CustomOpDomain* domain = nullptr;
   const std::lock_guard<std::mutex> lock(mutex);
-  if (made.domain == nullptr) {
-    if (ort::Status* s = make_domain(table, made)) return s;
+  if (domain == nullptr) {
+    if (ort::Status* s = make_domain(table, &domain)) return s;
   }
-  return made.api.AddCustomOpDomain(options, made.domain);
+  return ort::api().AddCustomOpDomain(options, domain);
 }

@@ -9,13 +9,10 @@
 // Nobody consumes the output: onnxruntime runs custom nodes whose results are unused.
 #pragma once
 
-#include "ort_abi.h"
+#include "ort_kernel.h"
 
 namespace lucid_fx {
 
-constexpr size_t kObserveOps = 3;  // one per element type
-
-// The ops for CustomOpDomain_Add. `api` must stay alive, as the ops do, for the process.
-const ort::CustomOp* observe_ops(const ort::Api* api);
+OpList observe_ops();  // one per element type
 
 }  // namespace lucid_fx

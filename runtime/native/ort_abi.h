@@ -18,10 +18,19 @@ struct KernelContext;
 struct Value;
 struct TensorInfo;  // OrtTensorTypeAndShapeInfo
 struct ShapeInferContext;
+struct Attribute;  // OrtOpAttr
 
 enum StatusCode : int { kFail = 1, kInvalidArgument = 2, kRuntimeException = 6 };
-enum ElementType : int { kFloat32 = 1, kFloat16 = 10, kFloat64 = 11 };
-enum Characteristic : int { kRequired = 0 };
+enum ElementType : int {
+  kUndefined = 0,  // as the type of an operand: any
+  kFloat32 = 1,
+  kUint8 = 2,
+  kFloat16 = 10,
+  kFloat64 = 11,
+  kBFloat16 = 16
+};
+enum Characteristic : int { kRequired = 0, kOptional = 1 };
+enum AttributeType : int { kInt = 1 };
 
 // The lowest API version that has every slot below and reads every field of CustomOp.
 constexpr uint32_t kApiVersion = 18;
@@ -41,8 +50,11 @@ struct ApiBase {
   SLOT(57, CreateTensorTypeAndShapeInfo, Status*, (TensorInfo * *out))                          \
   SLOT(58, SetTensorElementType, Status*, (TensorInfo * info, int type))                        \
   SLOT(59, SetDimensions, Status*, (TensorInfo * info, const int64_t* dims, size_t rank))       \
+  SLOT(60, GetTensorElementType, Status*, (const TensorInfo* info, int* out))                   \
   SLOT(61, GetDimensionsCount, Status*, (const TensorInfo* info, size_t* out))                  \
   SLOT(62, GetDimensions, Status*, (const TensorInfo* info, int64_t* dims, size_t rank))        \
+  SLOT(63, GetSymbolicDimensions, Status*,                                                      \
+       (const TensorInfo* info, const char** names, size_t rank))                               \
   SLOT(65, GetTensorTypeAndShape, Status*, (const Value* value, TensorInfo** out))              \
   SLOT(85, KernelInfoGetAttribute_float, Status*,                                               \
        (const KernelInfo* info, const char* name, float* out))                                  \
@@ -50,6 +62,7 @@ struct ApiBase {
        (const KernelInfo* info, const char* name, int64_t* out))                                \
   SLOT(87, KernelInfoGetAttribute_string, Status*,                                              \
        (const KernelInfo* info, const char* name, char* out, size_t* size))                     \
+  SLOT(88, KernelContext_GetInputCount, Status*, (const KernelContext* context, size_t* out))   \
   SLOT(90, KernelContext_GetInput, Status*,                                                     \
        (const KernelContext* context, size_t index, const Value** out))                         \
   SLOT(91, KernelContext_GetOutput, Status*,                                                    \
@@ -57,8 +70,22 @@ struct ApiBase {
   SLOT(93, ReleaseStatus, void, (Status * status))                                              \
   SLOT(99, ReleaseTensorTypeAndShapeInfo, void, (TensorInfo * info))                            \
   SLOT(101, ReleaseCustomOpDomain, void, (CustomOpDomain * domain))                             \
+  SLOT(230, KernelInfo_GetInputCount, Status*, (const KernelInfo* info, size_t* out))           \
+  SLOT(232, KernelInfo_GetInputName, Status*,                                                   \
+       (const KernelInfo* info, size_t index, char* out, size_t* size))                         \
+  SLOT(244, KernelInfo_GetNodeName, Status*, (const KernelInfo* info, char* out, size_t* size)) \
+  SLOT(249, KernelInfoGetConstantInput_tensor, Status*,                                         \
+       (const KernelInfo* info, size_t index, int* is_constant, const Value** out))             \
+  SLOT(268, ShapeInferContext_GetInputTypeShape, Status*,                                       \
+       (const ShapeInferContext* context, size_t index, TensorInfo** out))                      \
+  SLOT(269, ShapeInferContext_GetAttribute, Status*,                                            \
+       (const ShapeInferContext* context, const char* name, const Attribute** out))             \
   SLOT(270, ShapeInferContext_SetOutputTypeShape, Status*,                                      \
        (const ShapeInferContext* context, size_t index, const TensorInfo* info))                \
+  SLOT(271, SetSymbolicDimensions, Status*,                                                     \
+       (TensorInfo * info, const char** names, size_t rank))                                    \
+  SLOT(272, ReadOpAttr, Status*,                                                                \
+       (const Attribute* attribute, int type, void* data, size_t size, size_t* out))            \
   SLOT(274, KernelContext_ParallelFor, Status*,                                                 \
        (const KernelContext* context, void (*task)(void* argument, size_t index), size_t tasks, \
         size_t batches, void* argument))

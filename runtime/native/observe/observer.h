@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "../invalid_argument.h"
 #include "passes.h"
 
 namespace lucid_fx::observe {
@@ -14,11 +14,6 @@ namespace lucid_fx::observe {
 enum class Kind { kMinMax, kMovingAverage, kPerChannel, kPerChannelMovingAverage, kHistogram };
 
 const char* kind_name(Kind kind);
-
-// A caller's mistake: what() is one sentence for the user.
-struct InvalidArgument : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
-};
 
 Kind parse_kind(const std::string& name);
 

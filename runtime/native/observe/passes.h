@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "../parallel.h"
 #include "observe.h"
 
 namespace lucid_fx::observe {
@@ -21,22 +22,6 @@ struct Tensor {
   const int64_t* dims;
   size_t rank;
   size_t size;
-};
-
-// Calls task(argument, i) for 0 <= i < tasks, in any order, possibly on several threads.
-class Parallel {
- public:
-  virtual void run(size_t tasks, void (*task)(void*, size_t), void* argument) const = 0;
-
- protected:
-  ~Parallel() = default;
-};
-
-class Serial final : public Parallel {
- public:
-  void run(size_t tasks, void (*task)(void*, size_t), void* argument) const override {
-    for (size_t i = 0; i < tasks; ++i) task(argument, i);
-  }
 };
 
 struct Machine {

@@ -1,0 +1,104 @@
+// Y = A * W + bias, with A in float32 and W in packed codes of 2, 4 or 8 bits.
+//
+// The packed layout. Columns of W (N of them) go in panels of 16; rows (K) in blocks that share one
+// scale per column. Inside a block, the codes of 4 consecutive rows and 16 columns fill 64 bytes,
+// column by column; a byte holds 8 / bits fields, the lower rows in the lower bits:
+//
+//   byte(panel, block, group, column, j), field i  =  code[row][16 * panel + column]
+//   row = block_size * block + (32 / bits) * group + 4 * i + j
+//
+// That is what an instruction with four-way dot products reads: one register of 64 bytes (two of
+// 32, four of 16) gives, after a shift and a mask, four products for each of 16 columns. A code is
+// stored unsigned, code + 2^(bits - 1) for signed values. Rows past K and columns past N hold code
+// zero and scale zero. Scales, and zero points where there are any, lie as [panel][block][column].
+//
+// Two ways to multiply. In float, y = sum_k a_k * ((code_k - zero_point) * scale), with one rounding
+// per weight and one fused multiply-add per product, in the order of k. In integers, each block of a
+// row of A is first rounded to 8 bits,
+//
+//   y = sum_blocks (scale_a * scale_w) * (sum_k a_k * code_k - zero_point * sum_k a_k)
+//
+// where the inner sums are exact, whatever the instruction set: no kernel saturates.
+//
+// scalar.cc is the definition: every other file of kernels.inc must give the same integer sums.
+//
+// Files under this header are compiled with their own -m flags. It therefore holds no inline
+// function and includes nothing that does: an inline function compiled for AVX-512 could be the
+// copy that the linker keeps for everybody.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lucid_fx::matmul {
+
+constexpr size_t kPanel = 16;         // columns
+constexpr size_t kMaxRows = 8;        // of A, in a tile
+constexpr size_t kMaxBlock = 256;     // rows of W under one scale
+constexpr int64_t kLayoutVersion = 1;
+
+// All but the first four follow from them; make_layout fills them in.
+struct Layout {
+  size_t k, n, block;
+  int bits;  // 2, 4 or 8
+  size_t panels, blocks, padded_k;
+  size_t panel_bytes;   // of codes
+  size_t panel_scales;  // blocks * kPanel
+};
+
+// A tile of quantized rows of A. The four arrays are interleaved by row, as the kernels read them.
+struct QuantizedRows {
+  int8_t* codes;   // [padded_k / 4][rows][4]
+  float* scales;   // [blocks][rows]: real value of a code step, of either sign
+  int32_t* starts; // [blocks][rows]: the sum of the codes, times -2^(bits - 1)
+  size_t rows;
+};
+
+struct FloatRows {
+  const float* values;  // padded_k of them readable
+  size_t stride;
+  size_t rows;
+};
+
+// 16 columns of W. `zeros` are the zero points as they are stored; null means 2^(bits - 1).
+struct Panel {
+  const uint8_t* codes;
+  const float* scales;  // [blocks][kPanel]
+  const float* zeros;   // [blocks][kPanel] or null
+  const float* bias;    // [kPanel]
+};
+
+enum class ScaleType { kFloat32, kFloat16, kBFloat16, kUE4M3 };
+
+struct Kernels {
+  const char* name;
+  uint32_t needs;   // Isa bits
+  size_t max_rows;  // in a tile, at most kMaxRows
+  // Rounds rows of k values to 8 bits, block by block. A block that holds a value that is not finite
+  // gets a scale that is not finite either.
+  void (*quantize_rows)(const Layout& layout, const FloatRows& from, const QuantizedRows& to);
+  // One tile times one panel: y[r * stride + c] for all rows and 16 columns.
+  void (*tile)(const Layout& layout, const QuantizedRows& a, const Panel& w, float* y,
+               size_t stride);
+  void (*float_tile)(const Layout& layout, const FloatRows& a, const Panel& w, float* y,
+                     size_t stride);
+  void (*decode_scales)(ScaleType type, const void* from, size_t n, float global, float* to);
+  void (*from_half)(const uint16_t* x, size_t n, float* y);
+  void (*to_half)(const float* x, size_t n, uint16_t* y);  // ties to even
+};
+
+// All kernel sets built into this library, best first; the scalar one is last.
+struct KernelList {
+  const Kernels* const* first;
+  size_t count;
+};
+KernelList all_kernels();
+
+// The best set this machine runs, or the named one; null when it is unknown or cannot run here.
+const Kernels* find_kernels(const char* name = nullptr);
+
+#define LUCID_FX_MATMUL_KERNELS(needs, isa) extern const Kernels kernels_##isa;
+#include "kernels.inc"
+#undef LUCID_FX_MATMUL_KERNELS
+
+}  // namespace lucid_fx::matmul
