@@ -1,9 +1,9 @@
 #include "c_api.h"
 
 #include <algorithm>
-#include <exception>
 #include <string>
 
+#include "c_api_errors.h"
 #include "isa.h"
 #include "observe/registry.h"
 
@@ -13,22 +13,6 @@ using namespace lucid_fx;
 using observe::Config;
 using observe::ElementType;
 using observe::State;
-
-std::string& last_error() {
-  static thread_local std::string text;
-  return text;
-}
-
-template <class Body>
-int guarded(Body&& body) {
-  try {
-    body();
-    return 0;
-  } catch (const std::exception& error) {
-    last_error() = error.what();
-    return 1;
-  }
-}
 
 Config to_config(const lfx_observer_config& c) {
   const Config config{observe::parse_kind(c.kind), c.bins, c.averaging_constant, c.ch_axis};
@@ -91,6 +75,11 @@ State import_state(const lfx_observer_state& from) {
 }
 
 }  // namespace
+
+std::string& lucid_fx::last_error() {
+  static thread_local std::string text;
+  return text;
+}
 
 int32_t lfx_abi_version(void) { return LFX_ABI_VERSION; }
 

@@ -65,6 +65,52 @@ LFX_API int lfx_observer_load(const char* key, const lfx_observer_config* config
 /* Forgets all observers whose key starts with `prefix`. */
 LFX_API void lfx_observer_reset(const char* prefix);
 
+/* Block-scaled tensors. Every array is contiguous and row-major; results do not depend on
+ * `threads` (at least 1) and `isa` (a kernel set by name, null for the best). */
+
+/* Where codes lie in memory: fields of `bits` (2, 4, 8), the first in the lowest bits of a byte, in
+ * lines along `axis`, each padded with zeros to whole units of `unit` (1, 4) bytes. The axis is
+ * swapped with the last one. A code in memory of its own is a byte. */
+typedef struct {
+  const int64_t* dims;
+  size_t rank; /* at least 1 */
+  size_t axis;
+  int32_t bits, unit;
+} lfx_block_packing;
+
+enum { LFX_BLOCK_HALF_AWAY = 0, LFX_BLOCK_HALF_EVEN = 1, LFX_BLOCK_SMALL_FLOAT = 2 };
+
+typedef struct {
+  int32_t kind;
+  float low, high;             /* the quotient is clamped to them */
+  int32_t mantissa_bits, bias; /* of a small float */
+  int32_t bits;                /* of a code */
+} lfx_block_encoder;
+
+LFX_API int lfx_block_pack(const lfx_block_packing* packing, const uint8_t* codes, uint8_t* data,
+                           int32_t threads, const char* isa);
+
+/* Fields of `sign` bits are sign-extended; 0 for none. */
+LFX_API int lfx_block_unpack(const lfx_block_packing* packing, const uint8_t* data, int32_t sign,
+                             uint8_t* codes, int32_t threads, const char* isa);
+
+/* The code nearest to x / scale, packed. `block` holds the extent of a block along each axis, and
+ * `scales` a number for each block. *finite is 0 when an element is NaN or infinite. */
+LFX_API int lfx_block_quantize(const lfx_block_packing* packing, const int64_t* block,
+                               const float* x, const float* scales,
+                               const lfx_block_encoder* encoder, uint8_t* data, int32_t* finite,
+                               int32_t threads, const char* isa);
+
+/* table[code] * scale, with the low bits of the field as index of 2, 4, ... 256 entries. */
+LFX_API int lfx_block_dequantize(const lfx_block_packing* packing, const int64_t* block,
+                                 const uint8_t* data, const float* scales, const float* table,
+                                 int32_t entries, float* y, int32_t threads, const char* isa);
+
+/* The least and the greatest element of every block; meaningless when *finite is 0. */
+LFX_API int lfx_block_extremes(const int64_t* dims, const int64_t* block, size_t rank,
+                               const float* x, float* min, float* max, int32_t* finite,
+                               int32_t threads, const char* isa);
+
 #ifdef __cplusplus
 }
 #endif
