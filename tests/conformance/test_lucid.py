@@ -76,25 +76,34 @@ def fake_quantize(record):
 
 
 def observer(record):
-    made = getattr(q, record["params"]["class"])(**options(record["params"]["kwargs"]))
-    for batch in map(array, record["input"]["batches"]):
-        assert made(batch) is batch  # every observer passes its input on
+    """A state is loaded before the batches are seen; either may be absent."""
+    made = getattr(q, record["params"]["class"])(**options(record["params"].get("kwargs", {})))
     if state := record["input"].get("state"):
         made.load_state_dict({name: array(value) for name, value in state.items()})
+    for batch in map(array, record["input"].get("batches", ())):
+        assert made(batch) is batch  # every observer passes its input on
     scale, zero_point = made.calculate_qparams()
     state = {name: np.asarray(value) for name, value in made.state_dict().items()}
     if isinstance(made, q.HistogramObserver):
         state["clip_range"] = [float(end) for end in made.range()]
-    return {"scale": scale, "zero_point": zero_point, "state": state}
+    return {
+        **described(made),
+        "scale": scale,
+        "zero_point": zero_point,
+        "state": state,
+        "forward_is_identity": True,
+    }
 
 
 def fake_quantize_module(record):
     params = record["params"]
     kind = getattr(q, params["observer"])
-    made, outputs = q.FakeQuantize(kind, **options(params["kwargs"])), []
+    made, outputs = q.FakeQuantize(kind, **options(params.get("kwargs", {}))), []
     for step in record["input"]["steps"]:
         if "call" in step:
-            assert getattr(made, step["call"])(*step.get("args", ())) is made
+            assert (
+                getattr(made, step["call"])(*step.get("args", ()), **step.get("kwargs", {})) is made
+            )
             continue
         x = array(step["forward"])
         y = made(x)

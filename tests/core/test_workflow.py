@@ -13,6 +13,7 @@ from checks import model_from
 from small_models import FASHION, fashion, warned
 
 import lucid_fx
+import lucid_fx.quantization as q
 from lucid_fx import TARGETS, GraphModule, workflow
 from lucid_fx.accuracy_guard import why_not_measured
 from lucid_fx.errors import ConfigError
@@ -168,6 +169,38 @@ def test_activations_on_a_grid_for_each_channel_are_refused() -> None:
     recipe = QConfig(PerChannelMinMaxObserver, PerChannelMinMaxObserver)
     with pytest.raises(ConfigError, match=r"grid for each channel.*'conv0.*per-tensor qscheme"):
         lucid_fx.prepare_fx(FASHION.path(), recipe)
+
+
+@pytest.mark.parametrize("kind", [q.PlaceholderObserver, q.NoopObserver])
+@pytest.mark.parametrize("where", ["activations", "weights"])
+def test_observers_without_statistics_are_a_configuration_error(kind: Any, where: str) -> None:
+    default = get_default_qconfig()
+    config = (
+        QConfig(kind, default.weight) if where == "activations" else default._replace(weight=kind)
+    )
+    with pytest.raises(ConfigError, match=rf"{kind.__name__} collects no statistics.*{where}") as e:
+        lucid_fx.prepare_fx(model_from(SCOPED, prepare=False), config)
+    assert e.value.node == "net/stem/conv" and "None as the recipe" in str(e.value)
+
+
+def test_grids_without_a_kernel_are_a_configuration_error() -> None:
+    weight = PerChannelMinMaxObserver.with_args(qdtype=q.qint4)
+    config = get_default_qconfig()._replace(weight=weight)
+    with pytest.raises(ConfigError, match=r"no kernel takes weights on qint4.*int8 or uint8"):
+        lucid_fx.prepare_fx(model_from(SCOPED, prepare=False), config)
+    narrow = q.QDtype("narrow", 4, True, -8, 7, "int8")  # the same codes, as a kernel takes them
+    config = config._replace(weight=PerChannelMinMaxObserver.with_args(qdtype=narrow))
+    assert statuses(QConfigMapping().set_global(config)) == ["quantized"] * 3
+
+
+def test_recipes_of_training_give_their_observers() -> None:
+    """The grid of a FakeQuantize's observer is that of the observer itself."""
+    mapping, plain = q.get_default_qat_qconfig_mapping(), QConfigMapping()
+    plain.set_global(
+        QConfig(q.MovingAverageMinMaxObserver, PerChannelMinMaxObserver.with_args(ch_axis=0))
+    )
+    made = [lucid_fx.quantize(FASHION.path(), fashion(4), one) for one in (mapping, plain)]
+    assert made[0].to_bytes() == made[1].to_bytes()
 
 
 def test_a_type_is_that_of_the_node_and_not_of_what_it_took_in() -> None:
