@@ -108,10 +108,9 @@ def fake_quantize(
     Raises:
         ValueError, IndexError: as `quantize`, except for NaN in ``x``.
     """
-    real, grid = as_float32(x), _bounded(scale, zero_point, quant_min, quant_max, ch_axis)
-    step, zero = _aligned(real.shape, *grid[:2], grid[4])
-    codes = np.clip(_unclipped(real, step, zero), np.float32(grid[2]), np.float32(grid[3]))
-    return _real(codes, step, zero)
+    real = as_float32(x)
+    step, zero, low, high = _bounded(real.shape, scale, zero_point, quant_min, quant_max, ch_axis)
+    return _real(np.clip(_unclipped(real, step, zero), low, high), step, zero)
 
 
 def fake_quantize_backward(
@@ -139,11 +138,9 @@ def fake_quantize_backward(
     real, given = as_float32(x), as_float32(dy)
     if given.shape != real.shape:
         raise ValueError(f"dy has shape {given.shape}, expected that of x, {real.shape}")
-    grid = _bounded(scale, zero_point, quant_min, quant_max, ch_axis)
-    step, zero = _aligned(real.shape, *grid[:2], grid[4])
+    step, zero, low, high = _bounded(real.shape, scale, zero_point, quant_min, quant_max, ch_axis)
     codes = _unclipped(real, step, zero)
-    inside = (codes >= np.float32(grid[2])) & (codes <= np.float32(grid[3]))
-    return np.where(inside, given, np.float32(0))
+    return np.where((codes >= low) & (codes <= high), given, np.float32(0))
 
 
 def _unclipped(real: Floats, step: Floats, zero: Floats) -> Floats:
@@ -158,23 +155,25 @@ def _real(codes: Floats, step: Floats, zero: Floats) -> Floats:
 
 
 def _bounded(
+    shape: tuple[int, ...],
     scale: ArrayLike | QParams,
     zero_point: ArrayLike | None,
     quant_min: int | None,
     quant_max: int | None,
     ch_axis: int | None,
-) -> tuple[ArrayLike, ArrayLike, int, int, int | None]:
-    """Scale, zero point, bounds and axis, from a `QParams` or one by one."""
+) -> tuple[Floats, Floats, np.float32, np.float32]:
+    """Scale and zero point as `_aligned` gives them, and the bounds of the codes."""
     if isinstance(scale, QParams):
         bounds = (scale.qdtype.quant_min, scale.qdtype.quant_max)
-        return scale.scale, scale.zero_point, *bounds, scale.ch_axis
+        return _bounded(shape, scale.scale, scale.zero_point, *bounds, scale.ch_axis)
     if zero_point is None or quant_min is None or quant_max is None:
         raise ValueError(
             "fake_quantize needs zero_point, quant_min and quant_max, or a QParams as scale"
         )
     if quant_min > quant_max:
         raise ValueError(f"quant_min is {quant_min}, expected at most quant_max, {quant_max}")
-    return scale, zero_point, quant_min, quant_max, ch_axis
+    aligned = _aligned(shape, scale, zero_point, ch_axis)
+    return *aligned, np.float32(quant_min), np.float32(quant_max)
 
 
 def _aligned(
@@ -190,9 +189,7 @@ def _aligned(
     if not np.isfinite(zero).all():
         raise ValueError(f"zero_point of shape {zero.shape} is not finite, expected codes")
     axis = ch_axis if step.ndim else None  # a single scale has no channels
-    return tuple(  # type: ignore[return-value]
-        _along(name, value, shape, axis) for name, value in (("scale", step), ("zero_point", zero))
-    )
+    return _along("scale", step, shape, axis), _along("zero_point", zero, shape, axis)
 
 
 def _along(name: str, value: Floats, shape: tuple[int, ...], axis: int | None) -> Floats:
@@ -208,7 +205,7 @@ def _along(name: str, value: Floats, shape: tuple[int, ...], axis: int | None) -
         except ValueError:
             fits = False
         if not fits:
-            expected = "() " + (f"or ({shape[-1]},)" if shape else "")
+            expected = f"() or ({shape[-1]},)" if shape else "()"
             raise ValueError(
                 f"{name} has shape {value.shape}, expected {expected} for an input of shape {shape}"
             )
