@@ -178,7 +178,7 @@ def dequantize(
     whole = out.reshape(packing.shape)
     for tile in tiles(packing, block):
         place = whole[tile.index]
-        part = place if place.flags.c_contiguous else np.empty(place.shape, np.float32)
+        part = place if place.flags.carray else np.empty(place.shape, np.float32)
         steps = np.ascontiguousarray(scales[tile.grid])
         data = tensor.data[tile.data]
         engine.dequantize(data, steps, tile.block, tile.packing, entries, part)

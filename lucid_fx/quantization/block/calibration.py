@@ -154,9 +154,9 @@ def real_tensor(x: ArrayLike) -> NDArray[Any]:
 
 
 def tile_of(x: NDArray[Any], index: tuple[slice, ...]) -> NDArray[np.float32]:
-    """A tile as contiguous float32, without a copy where it is that already."""
+    """A tile as contiguous, aligned float32, without a copy where it is that already."""
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(x[index], np.float32)
+        return np.require(x[index], np.float32, "CA")
 
 
 def check_finite(finite: bool) -> None:
