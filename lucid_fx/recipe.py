@@ -112,7 +112,7 @@ def activation_observer(
     """The factory of an activation observer, per tensor on quint8."""
     grid: dict[str, Any] = {"qscheme": per_tensor_affine, "qdtype": quint8}
     if name == "histogram":
-        return HistogramObserver.with_args(bins=bins, search="independent", **grid)
+        return HistogramObserver.with_args(bins=bins, **grid)
     if name == "moving-average":
         return MovingAverageMinMaxObserver.with_args(averaging_constant=averaging_constant, **grid)
     return MinMaxObserver.with_args(**grid)

@@ -83,11 +83,11 @@ class QConfigMapping:
 def get_default_qconfig() -> QConfig:
     """For quantization after training (section 7).
 
-    Activations on quint8 per tensor from a histogram whose tails are clipped independently,
-    weights on qint8 per channel from their extremes, symmetric.
+    Activations on quint8 per tensor from a histogram whose tails are clipped in pairs, weights on
+    qint8 per channel from their extremes, symmetric.
     """
     return QConfig(
-        HistogramObserver.with_args(qscheme=per_tensor_affine, qdtype=quint8, search="independent"),
+        HistogramObserver.with_args(qscheme=per_tensor_affine, qdtype=quint8),
         PerChannelMinMaxObserver.with_args(ch_axis=0, qscheme=per_channel_symmetric, qdtype=qint8),
     )
 

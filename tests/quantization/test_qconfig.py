@@ -21,7 +21,7 @@ def test_tiers():
 def test_the_defaults():
     activation, weight = A
     assert isinstance(activation(), q.HistogramObserver)
-    assert (activation().search, activation().bins) == ("independent", 2048)
+    assert (activation().search, activation().bins) == ("paired", 2048)
     assert weight().ch_axis == 0 and weight().qscheme is q.per_channel_symmetric
     assert activation() is not activation()
     assert q.get_default_qconfig_mapping() is not q.get_default_qconfig_mapping()
