@@ -16,9 +16,9 @@ class FixedQParamsObserver(ObserverBase):
     """Constants, for ops whose output range is known (Sigmoid: 1/256 and 0).
 
     Args:
-        scale: real value of one code step.
-        zero_point: the code of real zero.
-        qscheme, qdtype: the grid.
+        scale: real value of one code step, a number.
+        zero_point: the code of real zero, a whole number.
+        qscheme, qdtype: the grid; affine per tensor on quint8.
     """
 
     _state = ("scale", "zero_point")
@@ -53,7 +53,11 @@ class FixedQParamsObserver(ObserverBase):
 
 
 class PlaceholderObserver(ObserverBase):
-    """A grid's scheme and type without statistics, for values that get no grid before run time."""
+    """A grid's scheme and type without statistics, for values that get no grid before run time.
+
+    Args:
+        qscheme, qdtype, eps: kept for whoever asks; affine per tensor on quint8, 1e-8.
+    """
 
     def __init__(
         self,

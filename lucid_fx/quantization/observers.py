@@ -132,9 +132,14 @@ class ObserverBase:
 
 
 class MinMaxObserver(ObserverBase):
-    """Running minimum and maximum of all values, per tensor.
+    """Running minimum and maximum of all values, per tensor (section 5).
 
     Infinities are recorded, and NaN makes both ends NaN for good: such statistics give no grid.
+
+    Args:
+        qscheme, qdtype: the grid to derive; affine per tensor on quint8 unless told otherwise.
+        eps: the smallest scale (real value of one code step), 1e-8.
+        ch_axis: carried into `qparams` for a per-channel scheme; the statistics have no channels.
     """
 
     native_kind = "minmax"
@@ -195,10 +200,11 @@ class MinMaxObserver(ObserverBase):
 
 
 class MovingAverageMinMaxObserver(MinMaxObserver):
-    """Exponential moving average of each batch's minimum and maximum.
+    """Exponential moving average of each batch's minimum and maximum (section 5).
 
     Args:
-        averaging_constant: weight of a new batch; the first batch is taken whole.
+        averaging_constant: weight of a new batch, 0.01; the first batch is taken whole.
+        qscheme, qdtype, eps, ch_axis: as for `MinMaxObserver`.
 
     Two averages `merge` only where one has seen nothing: what they say depends on the order of
     the batches, and the statistics do not hold enough to put one stream behind the other.
@@ -255,7 +261,16 @@ class _PerChannel(MinMaxObserver):
 
 
 class PerChannelMinMaxObserver(_PerChannel):
-    """Running minimum and maximum of each channel along ``ch_axis``."""
+    """Running minimum and maximum of each channel along ``ch_axis`` (section 5).
+
+    Args:
+        ch_axis: the axis that keeps its indices apart; all others are reduced. 0.
+        qscheme, qdtype: the grids to derive; symmetric per channel on qint8.
+        eps: the smallest scale (real value of one code step), 1e-8.
+
+    Raises:
+        ValueError: a per-tensor ``qscheme``.
+    """
 
     native_kind = "per_channel"
 
@@ -271,7 +286,12 @@ class PerChannelMinMaxObserver(_PerChannel):
 
 
 class MovingAveragePerChannelMinMaxObserver(_PerChannel, MovingAverageMinMaxObserver):
-    """Exponential moving average of each channel's minimum and maximum."""
+    """Exponential moving average of each channel's minimum and maximum (section 5).
+
+    Args:
+        averaging_constant: weight of a new batch, 0.01; the first batch is taken whole.
+        ch_axis, qscheme, qdtype, eps: as for `PerChannelMinMaxObserver`.
+    """
 
     native_kind = "per_channel_moving_average"
 
