@@ -111,6 +111,44 @@ LFX_API int lfx_block_extremes(const int64_t* dims, const int64_t* block, size_t
                                const float* x, float* min, float* max, int32_t* finite,
                                int32_t threads, const char* isa);
 
+/* Matrix products with packed weights, as the op lucid_fx.MatMulInt4 computes them; the layout of
+ * the packed arrays is described in matmul/matmul.h. */
+typedef struct {
+  int64_t k, n, block; /* rows and columns of the weights, rows under one scale */
+  int64_t bits;        /* 2, 4 or 8 */
+} lfx_matmul_layout;
+
+/* The sizes that follow: columns in panels of 16, blocks of each, bytes of codes in a panel. */
+LFX_API int lfx_matmul_sizes(const lfx_matmul_layout* layout, int64_t* panels, int64_t* blocks,
+                             int64_t* panel_bytes);
+
+/* Codes of k rows and n columns, row-major, a byte each and unsigned, and back. */
+LFX_API int lfx_matmul_pack(const lfx_matmul_layout* layout, const uint8_t* codes, uint8_t* packed,
+                            int32_t threads);
+LFX_API int lfx_matmul_unpack(const lfx_matmul_layout* layout, const uint8_t* packed,
+                              uint8_t* codes, int32_t threads);
+
+/* Real weights of k rows and n columns at w[row * row_stride + column * column_stride]. First their
+ * extremes under each scale, [blocks][n]; *finite is 0 when a weight is NaN or infinite. Then codes
+ * clamp(rint(w / scale) + zero, low, 2^bits - 1), [k][n]; zeros = null stands for 2^(bits - 1). */
+LFX_API int lfx_matmul_extremes(const lfx_matmul_layout* layout, const float* w, int64_t row_stride,
+                                int64_t column_stride, float* least, float* greatest,
+                                int32_t* finite, int32_t threads);
+LFX_API int lfx_matmul_encode(const lfx_matmul_layout* layout, const float* w, int64_t row_stride,
+                              int64_t column_stride, const float* scales, const uint8_t* zeros,
+                              int32_t low, uint8_t* codes, int32_t threads);
+
+/* y[m, n] = a[m, k] * W + bias. `scale_type` is f32, f16, bf16 or ue4m3; `zeros` and `bias` may be
+ * null; `compute` is int8 or float32; `isa` forces a kernel set by name, null takes the best. */
+LFX_API int lfx_matmul(const lfx_matmul_layout* layout, const uint8_t* packed, const void* scales,
+                       const char* scale_type, float global_scale, const uint8_t* zeros,
+                       const float* bias, const char* compute, const float* a, int64_t m, float* y,
+                       int32_t threads, const char* isa);
+
+/* The i-th kernel set built into this library, best first, or null; *runs tells whether this machine
+ * can run it. */
+LFX_API const char* lfx_matmul_isa(size_t i, int32_t* runs);
+
 #ifdef __cplusplus
 }
 #endif
