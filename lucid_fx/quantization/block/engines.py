@@ -117,7 +117,8 @@ class Definition:
     ) -> None:
         """Look the field up, multiply in float32."""
         fields = _fields(data, packing) & np.uint8(len(table) - 1)
-        np.multiply(table[fields], spread(scales, block, out.shape), out=out)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.multiply(table[fields], spread(scales, block, out.shape), out=out)
 
     def extremes(
         self, x: NDArray[np.float32], block: Sequence[int]
