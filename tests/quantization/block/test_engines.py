@@ -36,12 +36,8 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [  # with blocks
     ((4, 3, 65, 66), (1, 1, 65, 1)),
     ((2_200_000,), (2_200_000,)),
 ]
-VALUES = [
-    QuantValue.Q8S,
-    QuantValue.Q4F,
-    QuantValue.Q2S,
-    *map(QuantValue, ("E4M3", "E5M2", "E2M1")),
-]
+FLOATS = ("E4M3", "E5M2", "E2M1")
+VALUES = [QuantValue.Q8S, QuantValue.Q4F, QuantValue.Q2S, *map(QuantValue, FLOATS)]
 
 
 def real(shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -63,7 +59,7 @@ def scales_of(shape: tuple[int, ...], block: tuple[int, ...]) -> NDArray[np.floa
 
 def everything(
     engine: Any, value: QuantValue, rounding: Rounding, dim: int | None, case: Any
-) -> Any:
+) -> list[bytes]:
     shape, block = case
     store = QuantStore.Native if dim is None else QuantStore.PackedU32(dim)
     packing = Packing.of(value, store, shape)
@@ -120,7 +116,7 @@ def test_what_is_not_finite_is_seen(isa: str, bad: float, where: int) -> None:
 
 
 @pytest.mark.parametrize("isa", LIBRARY.isas())
-@pytest.mark.parametrize("name", ["E4M3", "E5M2", "E2M1"])
+@pytest.mark.parametrize("name", FLOATS)
 def test_every_float_is_cast_as_the_definition_casts_it(isa: str, name: str) -> None:
     """Every number of the format, every midpoint, and the floats next to both."""
     value = QuantValue(name)

@@ -68,10 +68,10 @@ def test_codes_that_do_not_fit_are_refused(
 
 
 def test_axes_and_lengths_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="packed axis 2 .* out of range for a tensor of rank 2"):
+    with pytest.raises(ValueError, match=r"packed axis 2 .* out of range for a tensor of rank 2"):
         Packing.of(QuantValue.Q8F, QuantStore.PackedU32(2), (3, 4))
     data = np.zeros(9, np.uint8)
-    with pytest.raises(ValueError, match="holds 9 bytes .* takes 12: every packed line is padded"):
+    with pytest.raises(ValueError, match=r"holds 9 bytes .* takes 12: every packed line is padded"):
         unpack(data, (3, 3), QuantValue.Q8S, QuantStore.PackedU32(0))
     with pytest.raises(ValueError, match="uint16"):
         unpack(data.astype(np.uint16), (9,), QuantValue.Q8S, QuantStore.Native)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -66,38 +68,22 @@ def test_float_codes_in_pairs() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    words = QuantScheme(QuantValue.Q8S, QuantStore.PackedU32(0))
-    cases = [
-        (dict(values=[1, 2], shape=[3], scheme=NATIVE, scales=[1.0]), "do not fill"),
-        (dict(values=[200], shape=[1], scheme=NATIVE, scales=[1.0]), "Q8S has 8 bits"),
-        (dict(values=[0.5], shape=[1], scheme=NATIVE, scales=[1.0]), "float64, an invalid type"),
-        (dict(values=[1, 2], shape=[2], scheme=TWO, scales=[1.0]), "requires a per-tensor scale"),
-        (
-            dict(values=[1], shape=[1], scheme=NATIVE, scales=[1.0], global_scale=1.0),
-            "does not take a per-tensor scale",
-        ),
-        (
-            dict(values=[1] * 4, shape=[4], scheme=TWO, scales=[1.0], global_scale=1.0),
-            "holds 1 scales, but the shape .4. has 2",
-        ),
-        (
-            dict(
-                values=[1, 2],
-                shape=[2],
-                scheme=TWO.per_tensor(ScaleDtype.F16),
-                scales=[1.0],
-                global_scale=1.0,
-            ),
-            "as f32",
-        ),
-        (
-            dict(values=[1], shape=[1], scheme=words.with_value(QuantValue.E4M3), scales=[1.0]),
-            "float codes",
-        ),
+    words = QuantScheme(QuantValue.E4M3, QuantStore.PackedU32(0))
+    narrow = TWO.per_tensor(ScaleDtype.F16)
+    cases: list[tuple[Any, Any, Any, str]] = [  # codes, scheme, global scale
+        ([1, 2, 3, 4], NATIVE, None, "do not fill"),
+        ([200, 1], NATIVE, None, "Q8S has 8 bits"),
+        ([0.5, 1.0], NATIVE, None, "float64, an invalid type"),
+        ([1, 2], TWO, None, "requires a per-tensor scale"),
+        ([1, 2], NATIVE, 1.0, "does not take a per-tensor scale"),
+        ([1, 2], narrow, 1.0, "as f32"),
+        ([1, 2], words, None, "float codes"),
     ]
-    for arguments, word in cases:
+    for values, scheme, above, word in cases:
         with pytest.raises(ValueError, match=word):
-            QuantizedBytes.new(**arguments)
+            QuantizedBytes.new(values, (2,), scheme, [1.0], above)
+    with pytest.raises(ValueError, match=r"holds 1 scales, but the shape \[4\] has 2"):
+        QuantizedBytes.new([1] * 4, (4,), TWO, [1.0], 1.0)
 
 
 @pytest.mark.parametrize("change", [-1, 1, 4])
