@@ -53,6 +53,7 @@ def _signatures() -> dict[str, Signature]:
         "lfx_matmul_encode": (*real, pointer, pointer, ctypes.c_int32, pointer, ctypes.c_int32),
         "lfx_matmul": (ctypes.c_int, *weights, text, pointer, ctypes.c_int64, pointer,
                        ctypes.c_int32, text),
+        "lfx_read_bytes": (ctypes.c_uint64, pointer, ctypes.c_size_t, ctypes.c_int32),
         "lfx_matmul_isa": (text, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int32)),
     }  # fmt: skip
 
@@ -182,6 +183,11 @@ class NativeMatMul:
             )
         )  # fmt: skip
         return y
+
+    def read(self, array: NDArray[Any], threads: int | None = None) -> int:
+        """Read all of a contiguous array, and do nothing else with it: the speed of memory."""
+        threads = threads or self.threads
+        return int(self._functions.lfx_read_bytes(array.ctypes.data, array.nbytes, threads))
 
     def _packed_shape(self, layout: _Layout) -> tuple[int, int]:
         panels, blocks, panel_bytes = (ctypes.c_int64() for _ in range(3))

@@ -145,6 +145,9 @@ LFX_API int lfx_matmul(const lfx_matmul_layout* layout, const uint8_t* packed, c
                        const float* bias, const char* compute, const float* a, int64_t m, float* y,
                        int32_t threads, const char* isa);
 
+/* Reads all bytes and returns a sum of them: how fast memory is, for benchmarks. */
+LFX_API uint64_t lfx_read_bytes(const void* data, size_t bytes, int32_t threads);
+
 /* The i-th kernel set built into this library, best first, or null; *runs tells whether this machine
  * can run it. */
 LFX_API const char* lfx_matmul_isa(size_t i, int32_t* runs);

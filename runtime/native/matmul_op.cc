@@ -118,9 +118,8 @@ class MatMulKernel {
     const ort::TensorView found = ort::input(context, index);
     if (found.data != nullptr) check_operand(index, found);
     if (found.data == nullptr && required) {
-      throw InvalidArgument(index == kZeroPoints
-                                ? "unsigned values need zero_points"
-                                : "codes and scales are required");
+      throw InvalidArgument(index == kZeroPoints ? "unsigned values need zero_points"
+                                                 : "codes and scales are required");
     }
     return found;
   }
@@ -128,8 +127,8 @@ class MatMulKernel {
   void run(ort::KernelContext* context) const {
     const ort::TensorView a = ort::input(context, kA);
     if (a.dims.empty() || a.dims.back() != static_cast<int64_t>(layout_.k)) {
-      throw InvalidArgument("A has shape " + text(a.dims) + ", but its last axis must be K = " +
-                            std::to_string(layout_.k));
+      throw InvalidArgument("A has shape " + text(a.dims) +
+                            ", but its last axis must be K = " + std::to_string(layout_.k));
     }
     const ort::TensorView scales = operand(context, kScales, true);
     const ort::TensorView zeros = operand(context, kZeroPoints, value_.zero_points);

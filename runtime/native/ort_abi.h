@@ -41,53 +41,52 @@ struct ApiBase {
 };
 
 // SLOT(index in OrtApi, name, result, arguments)
-#define LUCID_FX_ORT_SLOTS(SLOT)                                                                \
-  SLOT(0, CreateStatus, Status*, (int code, const char* message))                               \
-  SLOT(26, CreateCustomOpDomain, Status*, (const char* domain, CustomOpDomain** out))           \
-  SLOT(27, CustomOpDomain_Add, Status*, (CustomOpDomain * domain, const struct CustomOp* op))   \
-  SLOT(28, AddCustomOpDomain, Status*, (SessionOptions * options, CustomOpDomain * domain))     \
-  SLOT(51, GetTensorMutableData, Status*, (Value * value, void** out))                          \
-  SLOT(57, CreateTensorTypeAndShapeInfo, Status*, (TensorInfo * *out))                          \
-  SLOT(58, SetTensorElementType, Status*, (TensorInfo * info, int type))                        \
-  SLOT(59, SetDimensions, Status*, (TensorInfo * info, const int64_t* dims, size_t rank))       \
-  SLOT(60, GetTensorElementType, Status*, (const TensorInfo* info, int* out))                   \
-  SLOT(61, GetDimensionsCount, Status*, (const TensorInfo* info, size_t* out))                  \
-  SLOT(62, GetDimensions, Status*, (const TensorInfo* info, int64_t* dims, size_t rank))        \
-  SLOT(63, GetSymbolicDimensions, Status*,                                                      \
-       (const TensorInfo* info, const char** names, size_t rank))                               \
-  SLOT(65, GetTensorTypeAndShape, Status*, (const Value* value, TensorInfo** out))              \
-  SLOT(85, KernelInfoGetAttribute_float, Status*,                                               \
-       (const KernelInfo* info, const char* name, float* out))                                  \
-  SLOT(86, KernelInfoGetAttribute_int64, Status*,                                               \
-       (const KernelInfo* info, const char* name, int64_t* out))                                \
-  SLOT(87, KernelInfoGetAttribute_string, Status*,                                              \
-       (const KernelInfo* info, const char* name, char* out, size_t* size))                     \
-  SLOT(88, KernelContext_GetInputCount, Status*, (const KernelContext* context, size_t* out))   \
-  SLOT(90, KernelContext_GetInput, Status*,                                                     \
-       (const KernelContext* context, size_t index, const Value** out))                         \
-  SLOT(91, KernelContext_GetOutput, Status*,                                                    \
-       (KernelContext * context, size_t index, const int64_t* dims, size_t rank, Value** out))  \
-  SLOT(93, ReleaseStatus, void, (Status * status))                                              \
-  SLOT(99, ReleaseTensorTypeAndShapeInfo, void, (TensorInfo * info))                            \
-  SLOT(101, ReleaseCustomOpDomain, void, (CustomOpDomain * domain))                             \
-  SLOT(230, KernelInfo_GetInputCount, Status*, (const KernelInfo* info, size_t* out))           \
-  SLOT(232, KernelInfo_GetInputName, Status*,                                                   \
-       (const KernelInfo* info, size_t index, char* out, size_t* size))                         \
-  SLOT(244, KernelInfo_GetNodeName, Status*, (const KernelInfo* info, char* out, size_t* size)) \
-  SLOT(249, KernelInfoGetConstantInput_tensor, Status*,                                         \
-       (const KernelInfo* info, size_t index, int* is_constant, const Value** out))             \
-  SLOT(268, ShapeInferContext_GetInputTypeShape, Status*,                                       \
-       (const ShapeInferContext* context, size_t index, TensorInfo** out))                      \
-  SLOT(269, ShapeInferContext_GetAttribute, Status*,                                            \
-       (const ShapeInferContext* context, const char* name, const Attribute** out))             \
-  SLOT(270, ShapeInferContext_SetOutputTypeShape, Status*,                                      \
-       (const ShapeInferContext* context, size_t index, const TensorInfo* info))                \
-  SLOT(271, SetSymbolicDimensions, Status*,                                                     \
-       (TensorInfo * info, const char** names, size_t rank))                                    \
-  SLOT(272, ReadOpAttr, Status*,                                                                \
-       (const Attribute* attribute, int type, void* data, size_t size, size_t* out))            \
-  SLOT(274, KernelContext_ParallelFor, Status*,                                                 \
-       (const KernelContext* context, void (*task)(void* argument, size_t index), size_t tasks, \
+#define LUCID_FX_ORT_SLOTS(SLOT)                                                                  \
+  SLOT(0, CreateStatus, Status*, (int code, const char* message))                                 \
+  SLOT(26, CreateCustomOpDomain, Status*, (const char* domain, CustomOpDomain** out))             \
+  SLOT(27, CustomOpDomain_Add, Status*, (CustomOpDomain * domain, const struct CustomOp* op))     \
+  SLOT(28, AddCustomOpDomain, Status*, (SessionOptions * options, CustomOpDomain * domain))       \
+  SLOT(51, GetTensorMutableData, Status*, (Value * value, void** out))                            \
+  SLOT(57, CreateTensorTypeAndShapeInfo, Status*, (TensorInfo * *out))                            \
+  SLOT(58, SetTensorElementType, Status*, (TensorInfo * info, int type))                          \
+  SLOT(59, SetDimensions, Status*, (TensorInfo * info, const int64_t* dims, size_t rank))         \
+  SLOT(60, GetTensorElementType, Status*, (const TensorInfo* info, int* out))                     \
+  SLOT(61, GetDimensionsCount, Status*, (const TensorInfo* info, size_t* out))                    \
+  SLOT(62, GetDimensions, Status*, (const TensorInfo* info, int64_t* dims, size_t rank))          \
+  SLOT(63, GetSymbolicDimensions, Status*,                                                        \
+       (const TensorInfo* info, const char** names, size_t rank))                                 \
+  SLOT(65, GetTensorTypeAndShape, Status*, (const Value* value, TensorInfo** out))                \
+  SLOT(85, KernelInfoGetAttribute_float, Status*,                                                 \
+       (const KernelInfo* info, const char* name, float* out))                                    \
+  SLOT(86, KernelInfoGetAttribute_int64, Status*,                                                 \
+       (const KernelInfo* info, const char* name, int64_t* out))                                  \
+  SLOT(87, KernelInfoGetAttribute_string, Status*,                                                \
+       (const KernelInfo* info, const char* name, char* out, size_t* size))                       \
+  SLOT(88, KernelContext_GetInputCount, Status*, (const KernelContext* context, size_t* out))     \
+  SLOT(90, KernelContext_GetInput, Status*,                                                       \
+       (const KernelContext* context, size_t index, const Value** out))                           \
+  SLOT(91, KernelContext_GetOutput, Status*,                                                      \
+       (KernelContext * context, size_t index, const int64_t* dims, size_t rank, Value** out))    \
+  SLOT(93, ReleaseStatus, void, (Status * status))                                                \
+  SLOT(99, ReleaseTensorTypeAndShapeInfo, void, (TensorInfo * info))                              \
+  SLOT(101, ReleaseCustomOpDomain, void, (CustomOpDomain * domain))                               \
+  SLOT(230, KernelInfo_GetInputCount, Status*, (const KernelInfo* info, size_t* out))             \
+  SLOT(232, KernelInfo_GetInputName, Status*,                                                     \
+       (const KernelInfo* info, size_t index, char* out, size_t* size))                           \
+  SLOT(244, KernelInfo_GetNodeName, Status*, (const KernelInfo* info, char* out, size_t* size))   \
+  SLOT(249, KernelInfoGetConstantInput_tensor, Status*,                                           \
+       (const KernelInfo* info, size_t index, int* is_constant, const Value** out))               \
+  SLOT(268, ShapeInferContext_GetInputTypeShape, Status*,                                         \
+       (const ShapeInferContext* context, size_t index, TensorInfo** out))                        \
+  SLOT(269, ShapeInferContext_GetAttribute, Status*,                                              \
+       (const ShapeInferContext* context, const char* name, const Attribute** out))               \
+  SLOT(270, ShapeInferContext_SetOutputTypeShape, Status*,                                        \
+       (const ShapeInferContext* context, size_t index, const TensorInfo* info))                  \
+  SLOT(271, SetSymbolicDimensions, Status*, (TensorInfo * info, const char** names, size_t rank)) \
+  SLOT(272, ReadOpAttr, Status*,                                                                  \
+       (const Attribute* attribute, int type, void* data, size_t size, size_t* out))              \
+  SLOT(274, KernelContext_ParallelFor, Status*,                                                   \
+       (const KernelContext* context, void (*task)(void* argument, size_t index), size_t tasks,   \
         size_t batches, void* argument))
 
 // The slots above as typed function pointers, copied out of the table once per registration.

@@ -107,9 +107,8 @@ float float_attribute(const KernelInfo* info, const char* name, float otherwise)
 }
 
 std::string node_name(const KernelInfo* info) {
-  return read_name([&](char* out, size_t* size) {
-    return api().KernelInfo_GetNodeName(info, out, size);
-  });
+  return read_name(
+      [&](char* out, size_t* size) { return api().KernelInfo_GetNodeName(info, out, size); });
 }
 
 std::string input_name(const KernelInfo* info, size_t index) {

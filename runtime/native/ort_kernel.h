@@ -1,5 +1,5 @@
-// What every custom op here needs around onnxruntime's ABI: statuses as exceptions and back, views of
-// tensors, attributes, the session's threads.
+// What every custom op here needs around onnxruntime's ABI: statuses as exceptions and back, views
+// of tensors, attributes, the session's threads.
 #pragma once
 
 #include <cstddef>

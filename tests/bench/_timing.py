@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lucid_fx.models import Feed
@@ -46,6 +46,38 @@ def alternating_ratio(
             b = _time_block(run_b, feeds, repeats, clock)
         ratios.append(a / b)
     return statistics.median(ratios)
+
+
+def alternating_times(
+    runs: Mapping[str, Callable[[], object]],
+    *,
+    seconds: float = 1.0,
+    clock: Clock = time.perf_counter,
+) -> dict[str, float]:
+    """Give each run's median seconds over rounds in which all take their turn, in changing order.
+
+    A short run is repeated within its turn. The first turn warms up and does not count.
+    """
+    repeats = {}
+    for name, run in runs.items():
+        run()
+        once = _time_calls(run, 1, time.perf_counter)
+        repeats[name] = max(1, round(_BLOCK / 10 / max(once, 1e-6)))
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    order = list(runs)
+    end = time.perf_counter() + seconds
+    while len(times[order[0]]) < _LEAST_ROUNDS or time.perf_counter() < end:
+        for name in order:
+            times[name].append(_time_calls(runs[name], repeats[name], clock) / repeats[name])
+        order.append(order.pop(0))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def _time_calls(run: Callable[[], object], repeats: int, clock: Clock) -> float:
+    begin = clock()
+    for _ in range(repeats):
+        run()
+    return clock() - begin
 
 
 def _time_block(run: Runner, feeds: Sequence[Feed], repeats: int, clock: Clock) -> float:

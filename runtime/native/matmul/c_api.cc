@@ -1,5 +1,7 @@
 #include "../c_api.h"
 
+#include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "../c_api_errors.h"
@@ -62,8 +64,8 @@ int lfx_matmul_extremes(const lfx_matmul_layout* layout, const float* w, int64_t
 }
 
 int lfx_matmul_encode(const lfx_matmul_layout* layout, const float* w, int64_t row_stride,
-                      int64_t column_stride, const float* scales, const uint8_t* zeros,
-                      int32_t low, uint8_t* codes, int32_t threads) {
+                      int64_t column_stride, const float* scales, const uint8_t* zeros, int32_t low,
+                      uint8_t* codes, int32_t threads) {
   return guarded([&] {
     matmul::encode(to_layout(*layout), Threads(static_cast<size_t>(threads)),
                    to_weights(w, row_stride, column_stride), scales, zeros, low, codes);
@@ -75,16 +77,27 @@ int lfx_matmul(const lfx_matmul_layout* layout, const uint8_t* packed, const voi
                const char* compute, const float* a, int64_t m, float* y, int32_t threads,
                const char* isa) {
   return guarded([&] {
-    const matmul::Weights weights{to_layout(*layout),
-                                  packed,
-                                  scales,
-                                  matmul::parse_scale_type(scale_type),
-                                  global_scale,
-                                  zeros,
-                                  bias};
+    const matmul::Weights weights{
+        to_layout(*layout), packed, scales, matmul::parse_scale_type(scale_type),
+        global_scale,       zeros,  bias};
     matmul::multiply(weights, matmul::parse_compute(compute), to_kernels(isa),
                      Threads(static_cast<size_t>(threads)), a, static_cast<size_t>(m), y);
   });
+}
+
+uint64_t lfx_read_bytes(const void* data, size_t bytes, int32_t threads) {
+  constexpr size_t kTask = 1 << 20;  // words
+  const size_t words = bytes / sizeof(uint64_t);
+  const auto* from = static_cast<const uint64_t*>(data);
+  std::atomic<uint64_t> total{0};
+  const Threads parallel(static_cast<size_t>(threads));
+  parallel_for(parallel, (words + kTask - 1) / kTask, [&](size_t task) {
+    uint64_t sum = 0;
+    const size_t last = std::min(words, (task + 1) * kTask);
+    for (size_t i = task * kTask; i < last; ++i) sum += from[i];
+    total += sum;
+  });
+  return total;
 }
 
 const char* lfx_matmul_isa(size_t i, int32_t* runs) {

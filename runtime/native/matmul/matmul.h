@@ -12,9 +12,9 @@
 // stored unsigned, code + 2^(bits - 1) for signed values. Rows past K and columns past N hold code
 // zero and scale zero. Scales, and zero points where there are any, lie as [panel][block][column].
 //
-// Two ways to multiply. In float, y = sum_k a_k * ((code_k - zero_point) * scale), with one rounding
-// per weight and one fused multiply-add per product, in the order of k. In integers, each block of a
-// row of A is first rounded to 8 bits,
+// Two ways to multiply. In float, y = sum_k a_k * ((code_k - zero_point) * scale), with one
+// rounding per weight and one fused multiply-add per product, in the order of k. In integers, each
+// block of a row of A is first rounded to 8 bits,
 //
 //   y = sum_blocks (scale_a * scale_w) * (sum_k a_k * code_k - zero_point * sum_k a_k)
 //
@@ -32,9 +32,9 @@
 
 namespace lucid_fx::matmul {
 
-constexpr size_t kPanel = 16;         // columns
-constexpr size_t kMaxRows = 8;        // of A, in a tile
-constexpr size_t kMaxBlock = 256;     // rows of W under one scale
+constexpr size_t kPanel = 16;      // columns
+constexpr size_t kMaxRows = 8;     // of A, in a tile
+constexpr size_t kMaxBlock = 256;  // rows of W under one scale
 constexpr int64_t kLayoutVersion = 1;
 
 // All but the first four follow from them; make_layout fills them in.
@@ -48,9 +48,9 @@ struct Layout {
 
 // A tile of quantized rows of A. The four arrays are interleaved by row, as the kernels read them.
 struct QuantizedRows {
-  int8_t* codes;   // [padded_k / 4][rows][4]
-  float* scales;   // [blocks][rows]: real value of a code step, of either sign
-  int32_t* starts; // [blocks][rows]: the sum of the codes, times -2^(bits - 1)
+  int8_t* codes;    // [padded_k / 4][rows][4]
+  float* scales;    // [blocks][rows]: real value of a code step, of either sign
+  int32_t* starts;  // [blocks][rows]: the sum of the codes, times -2^(bits - 1)
   size_t rows;
 };
 
@@ -60,29 +60,33 @@ struct FloatRows {
   size_t rows;
 };
 
-// 16 columns of W. `zeros` are the zero points as they are stored; null means 2^(bits - 1).
+enum class ScaleType { kFloat32, kFloat16, kBFloat16, kUE4M3 };
+
+// 16 columns of W, as they lie in the file. The real scale is global * scale. While a kernel is at
+// codes[i] it asks the memory for ahead[i >> ahead_shift].
 struct Panel {
   const uint8_t* codes;
-  const float* scales;  // [blocks][kPanel]
-  const float* zeros;   // [blocks][kPanel] or null
-  const float* bias;    // [kPanel]
+  const void* scales;  // [blocks][kPanel]
+  ScaleType scale_type;
+  float global;
+  const uint8_t* zeros;  // [blocks][kPanel], or null for 2^(bits - 1) everywhere
+  const float* bias;     // [kPanel]
+  const uint8_t* ahead;
+  int ahead_shift;
 };
-
-enum class ScaleType { kFloat32, kFloat16, kBFloat16, kUE4M3 };
 
 struct Kernels {
   const char* name;
   uint32_t needs;   // Isa bits
   size_t max_rows;  // in a tile, at most kMaxRows
-  // Rounds rows of k values to 8 bits, block by block. A block that holds a value that is not finite
-  // gets a scale that is not finite either.
+  // Rounds rows of k values to 8 bits, block by block. A block that holds a value that is not
+  // finite gets a scale that is not finite either.
   void (*quantize_rows)(const Layout& layout, const FloatRows& from, const QuantizedRows& to);
   // One tile times one panel: y[r * stride + c] for all rows and 16 columns.
   void (*tile)(const Layout& layout, const QuantizedRows& a, const Panel& w, float* y,
                size_t stride);
   void (*float_tile)(const Layout& layout, const FloatRows& a, const Panel& w, float* y,
                      size_t stride);
-  void (*decode_scales)(ScaleType type, const void* from, size_t n, float global, float* to);
   void (*from_half)(const uint16_t* x, size_t n, float* y);
   void (*to_half)(const float* x, size_t n, uint16_t* y);  // ties to even
 };

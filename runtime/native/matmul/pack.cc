@@ -47,7 +47,8 @@ void read_tile(const Layout& layout, const RealWeights& weights, size_t panel, s
 }
 
 // Calls visit(panel, block) for all, block by block of some neighbouring panels: a row of those is
-// long enough for the machine to read ahead, and the rows of a block few enough for its page tables.
+// long enough for the machine to read ahead, and the rows of a block few enough for its page
+// tables.
 template <class Visit>
 void for_tiles(const Layout& layout, const Parallel& parallel, const Visit& visit) {
   constexpr size_t kNeighbours = 16;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <vector>
 
 #include "../invalid_argument.h"
 
@@ -77,41 +76,34 @@ struct FloatTiles {
   std::unique_ptr<float[]> padded;
 };
 
-// Decodes what a kernel needs of one panel into buffers that are used again for the next.
-class PanelReader {
- public:
-  PanelReader(const Weights& weights, const Kernels& kernels)
-      : weights_(weights),
-        kernels_(kernels),
-        direct_(weights.scale_type == ScaleType::kFloat32 && weights.global == 1.0f) {
-    if (!direct_) scales_ = uninitialized<float>(weights.layout.panel_scales);
-    if (weights.zeros != nullptr) zeros_ = uninitialized<float>(weights.layout.panel_scales);
+// One panel of the weights. `bias` holds its 16 numbers, which the file has only N of.
+Panel read_panel(const Weights& weights, size_t p, float* bias) {
+  const Layout& layout = weights.layout;
+  const size_t at = p * layout.panel_scales;
+  const auto* scales = static_cast<const uint8_t*>(weights.scales);
+  std::fill_n(bias, kPanel, 0.0f);
+  if (weights.bias != nullptr) {
+    std::copy_n(weights.bias + p * kPanel, std::min(kPanel, layout.n - p * kPanel), bias);
   }
+  return {weights.codes + p * layout.panel_bytes,
+          scales + at * scale_bytes(weights.scale_type),
+          weights.scale_type,
+          weights.global,
+          weights.zeros == nullptr ? nullptr : weights.zeros + at,
+          bias,
+          nullptr,
+          0};
+}
 
-  Panel read(size_t p) {
-    const Layout& layout = weights_.layout;
-    const size_t at = p * layout.panel_scales;
-    const auto* raw = static_cast<const uint8_t*>(weights_.scales);
-    const uint8_t* encoded = raw + at * scale_bytes(weights_.scale_type);
-    if (!direct_) {
-      kernels_.decode_scales(weights_.scale_type, encoded, layout.panel_scales, weights_.global,
-                             scales_.get());
-    }
-    if (zeros_) std::copy_n(weights_.zeros + at, layout.panel_scales, zeros_.get());
-    const size_t columns = std::min(kPanel, layout.n - p * kPanel);
-    std::fill(std::begin(bias_), std::end(bias_), 0.0f);
-    if (weights_.bias != nullptr) std::copy_n(weights_.bias + p * kPanel, columns, bias_);
-    return {weights_.codes + p * layout.panel_bytes,
-            direct_ ? reinterpret_cast<const float*>(encoded) : scales_.get(), zeros_.get(), bias_};
-  }
-
- private:
-  const Weights& weights_;
-  const Kernels& kernels_;
-  const bool direct_;
-  std::unique_ptr<float[]> scales_, zeros_;
-  float bias_[kPanel];
-};
+// One tile alone reads its panel just in time, and the start of the next at the end. With more
+// tiles the next panel arrives evenly over all of them.
+void look_ahead(const Layout& layout, size_t tile, size_t tiles, Panel& panel) {
+  constexpr size_t kDistance = 4096;
+  panel.ahead_shift = 0;
+  while (size_t{1} << panel.ahead_shift < tiles) ++panel.ahead_shift;
+  const size_t share = layout.panel_bytes >> panel.ahead_shift;
+  panel.ahead = panel.codes + (tiles == 1 ? kDistance : layout.panel_bytes + tile * share);
+}
 
 template <class Rows>
 using TileKernel = void (*)(const Layout&, const Rows&, const Panel&, float*, size_t);
@@ -130,24 +122,23 @@ void write_tile(const Layout& layout, TileKernel<Rows> kernel, const Rows& rows,
 }
 
 template <class Rows, class Tiles>
-void multiply_tiles(const Weights& weights, const Kernels& kernels, const Parallel& parallel,
-                    TileKernel<Rows> kernel, const Tiles& tiles, size_t tile_bytes, float* y) {
+void multiply_tiles(const Weights& weights, const Parallel& parallel, TileKernel<Rows> kernel,
+                    const Tiles& tiles, size_t tile_bytes, float* y) {
   const Layout& layout = weights.layout;
   const size_t count = ceil_div(tiles.m, tiles.height);
   const size_t group = std::max<size_t>(1, kGroupBytes / std::max<size_t>(1, tile_bytes));
   const size_t smallest = ceil_div(kSmallestTask, std::max<size_t>(1, layout.panel_bytes));
   const size_t share = std::max(ceil_div(layout.panels, kTasks), smallest);  // panels of a task
   const size_t tasks = ceil_div(layout.panels, share);
-  std::vector<PanelReader> readers;
-  readers.reserve(tasks);
-  for (size_t i = 0; i < tasks; ++i) readers.emplace_back(weights, kernels);
 
   for (size_t first = 0; first < count; first += group) {
     const size_t last = std::min(count, first + group);
     const auto work = [&](size_t i) {
       for (size_t p = i * share; p < std::min(layout.panels, (i + 1) * share); ++p) {
-        const Panel panel = readers[i].read(p);
+        float bias[kPanel];
+        Panel panel = read_panel(weights, p, bias);
         for (size_t t = first; t < last; ++t) {
+          look_ahead(layout, t - first, last - first, panel);
           float* rows = y + t * tiles.height * layout.n;
           write_tile<Rows>(layout, kernel, tiles[t], panel, p * kPanel, rows);
         }
@@ -210,11 +201,11 @@ void multiply(const Weights& weights, Compute compute, const Kernels& kernels,
   if (compute == Compute::kInt8) {
     const QuantizedTiles tiles(layout, kernels, parallel, a, m);
     const size_t bytes = layout.padded_k * kernels.max_rows;
-    multiply_tiles<QuantizedRows>(weights, kernels, parallel, kernels.tile, tiles, bytes, y);
+    multiply_tiles<QuantizedRows>(weights, parallel, kernels.tile, tiles, bytes, y);
   } else {
     const FloatTiles tiles(layout, kernels, a, m);
     const size_t bytes = layout.padded_k * kernels.max_rows * sizeof(float);
-    multiply_tiles<FloatRows>(weights, kernels, parallel, kernels.float_tile, tiles, bytes, y);
+    multiply_tiles<FloatRows>(weights, parallel, kernels.float_tile, tiles, bytes, y);
   }
 }
 

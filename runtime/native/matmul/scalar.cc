@@ -1,9 +1,11 @@
 // The definition of the matmul kernels: one column at a time.
-#include "matmul.h"
 #include "kernel_file.h"
+#include "matmul.h"
 
 namespace lucid_fx::matmul {
 namespace {
+
+#include "rows.inc"
 
 struct Scalar {
   static constexpr int kRows = 1, kParts = kPanel;
@@ -40,6 +42,7 @@ struct Scalar {
   };
 
   static Sums ints(int32_t x) { return x; }
+  static Sums plus(Sums a, Sums b) { return a + b; }
   static uint32_t load_ints(const uint8_t* x) {
     return x[0] | x[1] << 8 | x[2] << 16 | static_cast<uint32_t>(x[3]) << 24;
   }
@@ -50,6 +53,19 @@ struct Scalar {
 
   static Floats floats(float x) { return x; }
   static Floats load_floats(const float* x) { return *x; }
+  static Floats load_halves(const uint16_t* x) {
+    Floats wide;
+    from_half(x, 1, &wide);
+    return wide;
+  }
+  static Floats load_bfloats(const uint16_t* x) {
+    return float_of(static_cast<uint32_t>(*x) << 16);
+  }
+  static Floats load_bytes(const uint8_t* x) { return *x; }
+  static Floats load_ue4m3(const uint8_t* x) {
+    const uint32_t code = *x & 0x7fu;
+    return code == 0x7f ? __builtin_nanf("") : float_of(code << 20) * 0x1p120f;
+  }
   static void store_floats(float* y, Floats x) { *y = x; }
   static Floats to_floats(Sums x) { return static_cast<float>(x); }
   static Floats minus(Floats a, Floats b) { return a - b; }
@@ -58,7 +74,6 @@ struct Scalar {
 };
 
 using V = Scalar;
-#include "rows.inc"
 #include "tiles.inc"
 
 }  // namespace

@@ -1,13 +1,15 @@
-// vpmaddubsw saturates its 16-bit sums in general, but not here: two products of a 4-bit code and an
-// 8-bit one are at most 2 * 15 * 128 = 3840, and eight of those, 30720, still fit. Codes of 8 bits
-// are taken as two of 4.
+// vpmaddubsw saturates its 16-bit sums in general, but not here: two products of a 4-bit code and
+// an 8-bit one are at most 2 * 15 * 128 = 3840, and eight of those, 30720, still fit. Codes of 8
+// bits are taken as two of 4.
 #include <immintrin.h>
 
-#include "matmul.h"
 #include "kernel_file.h"
+#include "matmul.h"
 
 namespace lucid_fx::matmul {
 namespace {
+
+#include "rows.inc"
 
 #include "x86_256.inc"
 
@@ -44,7 +46,6 @@ struct Avx2::Products<8> {
 };
 
 using V = Avx2;
-#include "rows.inc"
 #include "tiles.inc"
 
 }  // namespace

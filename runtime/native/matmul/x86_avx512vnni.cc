@@ -1,10 +1,12 @@
 #include <immintrin.h>
 
-#include "matmul.h"
 #include "kernel_file.h"
+#include "matmul.h"
 
 namespace lucid_fx::matmul {
 namespace {
+
+#include "rows.inc"
 
 struct Avx512Vnni {
   static constexpr int kRows = 8, kParts = 1;
@@ -35,6 +37,7 @@ struct Avx512Vnni {
   };
 
   static Sums ints(int32_t x) { return _mm512_set1_epi32(x); }
+  static Sums plus(Sums a, Sums b) { return _mm512_add_epi32(a, b); }
   static Sums load_ints(const uint8_t* x) { return _mm512_loadu_si512(x); }
   template <int kBits>
   static Sums bits(Sums packed, int from) {
@@ -43,6 +46,24 @@ struct Avx512Vnni {
 
   static Floats floats(float x) { return _mm512_set1_ps(x); }
   static Floats load_floats(const float* x) { return _mm512_loadu_ps(x); }
+  static Floats load_halves(const uint16_t* x) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+  }
+  static Floats load_bfloats(const uint16_t* x) {
+    const __m512i wide =
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+  }
+  static Sums load_wide(const uint8_t* x) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+  }
+  static Floats load_bytes(const uint8_t* x) { return to_floats(load_wide(x)); }
+  static Floats load_ue4m3(const uint8_t* x) {
+    const Sums code = _mm512_and_si512(load_wide(x), ints(0x7f));
+    const Floats number = _mm512_castsi512_ps(_mm512_slli_epi32(code, 20));
+    const __mmask16 nan = _mm512_cmpeq_epi32_mask(code, ints(0x7f));
+    return _mm512_mask_mov_ps(times(number, floats(0x1p120f)), nan, floats(__builtin_nanf("")));
+  }
   static void store_floats(float* y, Floats x) { _mm512_storeu_ps(y, x); }
   static Floats to_floats(Sums x) { return _mm512_cvtepi32_ps(x); }
   static Floats minus(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
@@ -51,7 +72,6 @@ struct Avx512Vnni {
 };
 
 using V = Avx512Vnni;
-#include "rows.inc"
 #include "tiles.inc"
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include <immintrin.h>
 
-#include "matmul.h"
 #include "kernel_file.h"
+#include "matmul.h"
 
 namespace lucid_fx::matmul {
 namespace {
+
+#include "rows.inc"
 
 #include "x86_256.inc"
 
@@ -20,7 +22,6 @@ struct AvxVnni : Registers256 {
 };
 
 using V = AvxVnni;
-#include "rows.inc"
 #include "tiles.inc"
 
 }  // namespace
