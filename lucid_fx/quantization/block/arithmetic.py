@@ -118,12 +118,11 @@ def quantize(
     entries = check_table(scheme, table)
     encoder = make_encoder(scheme.value, Rounding(rounding), scheme.mode, entries)
     if qparams is None:
-        low, high = compute_range(scheme, array, calibration)
-        qparams = compute_q_params(scheme, low, high, table=entries)
-    stored = store_scales(qparams, scheme, array.shape)
+        qparams = _calibrate(scheme, array, calibration, entries)
+    qparams = store_scales(qparams, scheme, array.shape)
     packing = Packing.of(scheme.value, scheme.store, array.shape)
     data = np.empty(packing.nbytes, np.uint8) if out is None else out
-    tensor = QuantizedTensor(data, stored, scheme, array.shape)
+    tensor = QuantizedTensor(data, qparams, scheme, array.shape)
     native = encoder.native() is not None
     engine = engines.choose(array.size, threads) if native else engines.Definition()
     scales, block = _grid(tensor)
@@ -133,7 +132,7 @@ def quantize(
         steps = np.ascontiguousarray(scales[tile.grid])
         finite = engine.quantize(part, steps, tile.block, tile.packing, encoder, data[tile.data])
         check_finite(finite)
-        release(real, tile)
+        release(real)
     return tensor
 
 
@@ -266,6 +265,16 @@ def check_table(scheme: QuantScheme, table: ArrayLike | None) -> NDArray[np.floa
     if entries is None or entries.shape != (needed,) or not np.isfinite(entries).all():
         raise ValueError(f"table is missing or not {needed} finite entries, which Lookup needs")
     return entries
+
+
+def _calibrate(
+    scheme: QuantScheme,
+    x: NDArray[Any],
+    calibration: Calibration,
+    table: NDArray[np.float32] | None,
+) -> Scales:
+    low, high = compute_range(scheme, x, calibration)
+    return compute_q_params(scheme, low, high, table=table)
 
 
 def _grid(tensor: QuantizedTensor) -> tuple[NDArray[np.float32], tuple[int, ...] | None]:

@@ -156,7 +156,7 @@ def real_tensor(x: ArrayLike) -> NDArray[Any]:
 def tile_of(x: NDArray[Any], index: tuple[slice, ...]) -> NDArray[np.float32]:
     """A tile as contiguous, aligned float32, without a copy where it is that already."""
     with np.errstate(over="ignore"):
-        return np.require(x[index], np.float32, "CA")
+        return np.require(x[index], np.float32, ("C", "A"))
 
 
 def check_finite(finite: bool) -> None:
@@ -207,7 +207,7 @@ def _reduce(
     found: Range | None = None
     for tile in tiles(packing, block):
         a, b = of_tile(tile_of(x, tile.index), tile.block)
-        release(x, tile)
+        release(x)
         if block is not None:
             found = found or (np.empty(grid, a.dtype), np.empty(grid, b.dtype))
             found[0][tile.grid], found[1][tile.grid] = a, b

@@ -78,7 +78,12 @@ class Packing:
 
 
 def pack(
-    codes: ArrayLike, value: QuantValue, store: QuantStore, *, threads: int | None = None
+    codes: ArrayLike,
+    value: QuantValue,
+    store: QuantStore,
+    *,
+    out: NDArray[np.uint8] | None = None,
+    threads: int | None = None,
 ) -> NDArray[np.uint8]:
     """Put codes into memory (section 3).
 
@@ -86,25 +91,32 @@ def pack(
         codes: integer codes, or the bytes of float codes, shape of the tensor.
         value: the format of a code.
         store: where codes go.
+        out: where to write the bytes; allocated by default.
         threads: of the native library; all cores by default. The result does not depend on it.
 
     Returns:
         Bytes, ``uint8[Packing.of(value, store, shape).nbytes]``.
 
     Raises:
-        ValueError: a code needs more bits than its format has, or the packed axis does not exist.
+        ValueError: a code needs more bits than its format has, the packed axis does not exist, or
+            ``out`` has another length.
     """
-    array = as_codes(codes, value)
-    return pack_bytes(array, value, store, threads)
+    return pack_bytes(as_codes(codes, value), value, store, out=out, threads=threads)
 
 
 def pack_bytes(
-    array: NDArray[np.uint8], value: QuantValue, store: QuantStore, threads: int | None = None
+    array: NDArray[np.uint8],
+    value: QuantValue,
+    store: QuantStore,
+    *,
+    out: NDArray[np.uint8] | None = None,
+    threads: int | None = None,
 ) -> NDArray[np.uint8]:
     """`pack` for the bytes of codes that `as_codes` gave."""
     packing = Packing.of(value, store, array.shape)
     array = array.reshape(packing.shape)
-    data = np.empty(packing.nbytes, np.uint8)
+    data = np.empty(packing.nbytes, np.uint8) if out is None else out
+    check_length(data, packing)
     engine = engines.choose(packing.size, threads)
     for tile in tiles(packing):
         part = np.ascontiguousarray(array[tile.index])
@@ -118,6 +130,7 @@ def unpack(
     value: QuantValue,
     store: QuantStore,
     *,
+    out: NDArray[Any] | None = None,
     threads: int | None = None,
 ) -> NDArray[Any]:
     """Read codes from memory; the padding of lines is left out.
@@ -127,17 +140,25 @@ def unpack(
         shape: of the tensor.
         value: the format of a code.
         store: where codes are.
+        out: where to write the codes, contiguous and of the result's type; allocated by default.
         threads: of the native library; all cores by default. The result does not depend on it.
 
     Returns:
         int8 codes, sign-extended, for integer formats, uint8 for floats, of shape ``shape``.
 
     Raises:
-        ValueError: ``data`` has not the length that the shape needs.
+        ValueError: ``data`` has not the length that the shape needs, or ``out`` does not fit.
     """
     packing = Packing.of(value, store, shape)
     check_length(data, packing)
-    fields = np.empty(packing.shape, np.uint8)
+    dtype = np.dtype(np.uint8 if value.is_float else np.int8)
+    codes = np.empty(tuple(shape), dtype) if out is None else out
+    if codes.shape != tuple(shape) or codes.dtype != dtype or not codes.flags.carray:
+        raise ValueError(
+            f"out is {codes.dtype}{list(codes.shape)}, but the result is {dtype}{list(shape)},"
+            " contiguous"
+        )
+    fields = codes.reshape(packing.shape).view(np.uint8)
     engine = engines.choose(packing.size, threads)
     for tile in tiles(packing):
         out = fields[tile.index]
@@ -147,8 +168,7 @@ def unpack(
         )
         if whole is not out:
             out[...] = whole
-    codes = fields if value.is_float else fields.view(np.int8)
-    return codes.reshape(tuple(shape))
+    return codes
 
 
 def pack_words(codes: ArrayLike, value: QuantValue) -> NDArray[np.uint32]:
@@ -216,8 +236,11 @@ def as_codes(
             " (int8)"
         )
     bits = value.size_bits
-    low, high = int(array.min()), int(array.max())
     least, most = -(2 ** (bits - 1)), 2 ** (bits - int(not unsigned)) - 1
+    info = np.iinfo(array.dtype)
+    if least <= info.min and info.max <= most:
+        return array.view(np.uint8)
+    low, high = int(array.min()), int(array.max())
     if low < least or high > most:
         raise ValueError(
             f"codes go from {low} to {high}, but {value.name} has {bits} bits: codes from {least}"

@@ -73,21 +73,20 @@ def tiles(packing: Packing, block: Sequence[int] | None = None) -> Iterator[Tile
         begin = end
 
 
-def release(x: NDArray[Any], tile: Tile) -> None:
-    """Give the pages of a read-only memory-mapped tensor back once a tile of it has been read.
+def release(x: NDArray[Any]) -> None:
+    """Give the pages of a read-only memory-mapped tensor back, once a tile of it has been read.
 
-    Without it a process that has read a file through once holds all of it.
+    Without it a process that has read a file through once holds all of it. What is read again comes
+    from the file. Nothing happens when ``x``, or what it is a view of, is not memory-mapped.
     """
-    mapping = x.base
-    if not (isinstance(x, np.memmap) and x.mode == "r" and isinstance(mapping, mmap.mmap)):
-        return
-    if not hasattr(mapping, "madvise"):
-        return
-    part = x[tile.index]
-    begin = x.offset % mmap.ALLOCATIONGRANULARITY + part.ctypes.data - x.ctypes.data
-    if part.flags.c_contiguous:
-        first = begin // mmap.PAGESIZE * mmap.PAGESIZE
-        mapping.madvise(mmap.MADV_DONTNEED, first, begin + part.nbytes - first)
+    root = x
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    mapping = root.base
+    if isinstance(root, np.memmap) and root.mode == "r" and isinstance(mapping, mmap.mmap):
+        advise = getattr(mapping, "madvise", None)
+        if advise is not None:
+            advise(mmap.MADV_DONTNEED)
 
 
 def _cut_axis(packing: Packing) -> int:

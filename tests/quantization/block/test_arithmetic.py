@@ -117,7 +117,7 @@ def test_a_memory_mapped_tensor_is_read_in_tiles_and_its_pages_given_back(
     release = tiles_module.release
     for module in ("arithmetic", "calibration"):
         name = f"lucid_fx.quantization.block.{module}.release"
-        monkeypatch.setattr(name, lambda *given: (released.append(given[1]), release(*given)))
+        monkeypatch.setattr(name, lambda *given: (released.append(given[0]), release(*given)))
     scheme = QuantScheme(QuantValue.Q4S).per_block([32], ScaleDtype.F16)
     wanted = b.quantize(x, scheme)
     released.clear()

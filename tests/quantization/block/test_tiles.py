@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 from lucid_fx.quantization.block import Packing, QuantStore, QuantValue
 from lucid_fx.quantization.block import tiles as tiles_module
-from lucid_fx.quantization.block.tiles import tiles
+from lucid_fx.quantization.block.tiles import release, tiles
 
 CASES = [
     ((97,), 0, (5,)),
@@ -54,3 +58,53 @@ def test_nothing_to_cut() -> None:
     packing = Packing.of(QuantValue.Q8S, QuantStore.Native, (0, 4))
     assert list(tiles(packing)) == []
     assert len(list(tiles(Packing.of(QuantValue.Q8S, QuantStore.Native, (1, 1))))) == 1
+
+
+def resident(path: Path) -> int:
+    """Kilobytes of a file that are mapped into this process and in memory."""
+    total, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0]:
+            inside = line.endswith(str(path))
+        elif inside and line.startswith("Rss:"):
+            total += int(line.split()[1])
+    return total
+
+
+VIEWS: list[Any] = [
+    lambda x: x,
+    lambda x: x.reshape(1, 64, 4, 1024),
+    lambda x: x[3:],
+    lambda x: x[::-1, ::-2],
+    lambda x: x.T,
+]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("offset", [0, 12, 8192])
+def test_pages_of_a_mapped_file_are_given_back(
+    view: Any, offset: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles_module, "TILE_ELEMENTS", 16 * 1024)
+    path = tmp_path / "mapped"
+    wanted = np.random.default_rng(0).standard_normal((64, 4096)).astype(np.float32)
+    path.write_bytes(bytes(offset) + wanted.tobytes())
+    mapped = np.memmap(path, np.float32, "r", offset, wanted.shape)
+    x = view(mapped)
+    np.testing.assert_array_equal(x, view(wanted))
+    assert resident(path) >= 512
+    for tile in tiles(Packing.of(QuantValue.Q8S, QuantStore.Native, x.shape)):
+        np.testing.assert_array_equal(x[tile.index], view(wanted)[tile.index])
+        release(x)
+    assert resident(path) == 0
+
+
+@pytest.mark.parametrize("mode", ["r+", "c"])
+def test_what_was_changed_in_a_mapped_file_stays(mode: Any, tmp_path: Path) -> None:
+    np.zeros((64, 1024), np.float32).tofile(tmp_path / "mapped")
+    x = np.memmap(tmp_path / "mapped", np.float32, mode, shape=(64, 1024))
+    x[...] = 1
+    release(x)
+    release(np.ones((64, 1024), np.float32))
+    assert (x == 1).all()
