@@ -102,6 +102,8 @@ def scheme_levels(record: Record) -> dict[str, Any]:
 
 def defaults(record: Record) -> dict[str, Any]:
     found = getattr(block, record["input"]["type"])
+    if found is QuantStore:
+        found = block.StoreKind
     if not isinstance(found, type):
         return {"value": found}
     if issubclass(found, enum.Enum):
@@ -127,8 +129,12 @@ def scheme_permute(record: Record) -> dict[str, Any]:
     elif given["op"] == "reshape":
         moved = scheme.reshape(given.get("rank", len(given.get("shape", ()))))
     else:
-        dims = given["axes"] if "axes" in given else (given["dim0"], given["dim1"])
-        rank = given.get("rank", 2)
+        pairs = (("dim0", "dim1"), ("d0", "d1"))
+        named = (tuple(given[name] for name in pair) for pair in pairs if pair[0] in given)
+        dims = given.get("axes") or given.get("dims") or next(named)
+        size = scheme.block_size()
+        least = max(*dims, len(size or ()) - 1) + 1
+        rank = given.get("rank") or len(given.get("shape", ())) or least
         axes = list(range(rank))
         axes[dims[0]], axes[dims[1]] = axes[dims[1]], axes[dims[0]]
         moved = scheme.permute(rank, axes)

@@ -135,7 +135,7 @@ def check_quantizable(scheme: QuantScheme) -> None:
         raise ValueError(
             f"block scales of {scheme.scale_dtype().name} under a tensor scale of"
             f" {scheme.tensor and scheme.tensor.name} cannot be computed: use F16 or UE4M3 for"
-            " blocks and F32 for the tensor"
+            " blocks, whose numbers end at 65504 at most, and F32 for the tensor"
         )
 
 

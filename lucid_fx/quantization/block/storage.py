@@ -235,8 +235,8 @@ def _check_stored(scheme: QuantScheme) -> None:
         )
     if scheme.value.is_float and scheme.store.kind is StoreKind.PackedU32:
         raise ValueError(
-            f"float codes ({scheme.value.name}) are not stored in words (PackedU32): use the store"
-            " Native or PackedNative"
+            f"float values ({scheme.value.name}) cannot be packed into words here: PackedU32 is not"
+            " supported for them as bytes, use the store Native or PackedNative"
         )
 
 

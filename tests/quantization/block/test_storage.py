@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ([1, 2], TWO, None, "requires a per-tensor scale"),
         ([1, 2], NATIVE, 1.0, "does not take a per-tensor scale"),
         ([1, 2], narrow, 1.0, "as f32"),
-        ([1, 2], words, None, "float codes"),
+        ([1, 2], words, None, "float values"),
     ]
     for values, scheme, above, word in cases:
         with pytest.raises(ValueError, match=word):
