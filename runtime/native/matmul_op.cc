@@ -62,6 +62,10 @@ class MatMulKernel {
         names_[i] = operand.data != nullptr ? ort::input_name(info, i) : "";
         if (operand.data != nullptr) check_operand(i, operand);
       }
+      if (ort::has_input(info, kZeroPoints) != value_.zero_points) {
+        throw InvalidArgument(value_.zero_points ? "unsigned values need zero_points"
+                                                 : "signed values have no zero_points");
+      }
     } catch (const InvalidArgument& error) {
       throw InvalidArgument("node '" + name_ + "' (lucid_fx.MatMulInt4): " + error.what());
     }
@@ -114,13 +118,9 @@ class MatMulKernel {
     }
   }
 
-  ort::TensorView operand(const ort::KernelContext* context, size_t index, bool required) const {
+  ort::TensorView operand(const ort::KernelContext* context, size_t index) const {
     const ort::TensorView found = ort::input(context, index);
     if (found.data != nullptr) check_operand(index, found);
-    if (found.data == nullptr && required) {
-      throw InvalidArgument(index == kZeroPoints ? "unsigned values need zero_points"
-                                                 : "codes and scales are required");
-    }
     return found;
   }
 
@@ -130,18 +130,14 @@ class MatMulKernel {
       throw InvalidArgument("A has shape " + text(a.dims) +
                             ", but its last axis must be K = " + std::to_string(layout_.k));
     }
-    const ort::TensorView scales = operand(context, kScales, true);
-    const ort::TensorView zeros = operand(context, kZeroPoints, value_.zero_points);
-    if (zeros.data != nullptr && !value_.zero_points) {
-      throw InvalidArgument("signed values have no zero_points");
-    }
+    const ort::TensorView scales = operand(context, kScales);
     const Weights weights{layout_,
-                          static_cast<const uint8_t*>(operand(context, kCodes, true).data),
+                          static_cast<const uint8_t*>(operand(context, kCodes).data),
                           scales.data,
                           scale_type(scales.type),
                           global_scale_,
-                          static_cast<const uint8_t*>(zeros.data),
-                          static_cast<const float*>(operand(context, kBias, false).data)};
+                          static_cast<const uint8_t*>(operand(context, kZeroPoints).data),
+                          static_cast<const float*>(operand(context, kBias).data)};
     std::vector<int64_t> dims = a.dims;
     dims.back() = static_cast<int64_t>(layout_.n);
     void* y = ort::output(context, dims);
@@ -171,13 +167,16 @@ class MatMulKernel {
   float global_scale_ = 1.0f;
 };
 
-// Y has the shape of A with N in place of K; names of symbolic dimensions stay.
-ort::Status* infer_shape(ort::ShapeInferContext* context, int type) {
+// Y has the type of A, and its shape with N in place of K; names of symbolic dimensions stay.
+// onnxruntime asks the first op of this name for all of them.
+ort::Status* infer_shape(const ort::CustomOp*, ort::ShapeInferContext* context) {
   return ort::guarded([&] {
     const ort::Api& api = ort::api();
     ort::TensorInfo* a = nullptr;  // stays onnxruntime's
     ort::check(api.ShapeInferContext_GetInputTypeShape(context, kA, &a));
     size_t rank = 0;
+    int type = ort::kUndefined;
+    ort::check(api.GetTensorElementType(a, &type));
     ort::check(api.GetDimensionsCount(a, &rank));
     if (rank == 0) return;  // unknown
     std::vector<int64_t> dims(rank);
@@ -216,9 +215,7 @@ ort::CustomOp make_op() {
     return index >= kZeroPoints ? ort::kOptional : ort::kRequired;
   };
   op.GetOutputType = [](const CustomOp*, size_t) -> int { return type; };
-  op.InferOutputShapeFn = [](const CustomOp*, ort::ShapeInferContext* context) {
-    return infer_shape(context, type);
-  };
+  op.InferOutputShapeFn = infer_shape;
   op.CreateKernelV2 = [](const CustomOp*, const void*, const KernelInfo* info, void** kernel) {
     return ort::guarded([&] { *kernel = new MatMulKernel(info, type == ort::kFloat16); });
   };

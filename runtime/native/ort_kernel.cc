@@ -117,10 +117,14 @@ std::string input_name(const KernelInfo* info, size_t index) {
   });
 }
 
-TensorView constant_input(const KernelInfo* info, size_t index) {
+bool has_input(const KernelInfo* info, size_t index) {
   size_t count = 0;
   check(api().KernelInfo_GetInputCount(info, &count));
-  if (index >= count) return {};
+  return index < count && !input_name(info, index).empty();
+}
+
+TensorView constant_input(const KernelInfo* info, size_t index) {
+  if (!has_input(info, index)) return {};
   int is_constant = 0;
   const Value* value = nullptr;
   check(api().KernelInfoGetConstantInput_tensor(info, index, &is_constant, &value));

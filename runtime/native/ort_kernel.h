@@ -69,6 +69,7 @@ int64_t int_attribute(const KernelInfo* info, const char* name);
 int64_t int_attribute(const KernelInfo* info, const char* name, int64_t otherwise);
 float float_attribute(const KernelInfo* info, const char* name, float otherwise);
 std::string node_name(const KernelInfo* info);
+bool has_input(const KernelInfo* info, size_t index);
 std::string input_name(const KernelInfo* info, size_t index);
 
 // The value of an input that is an initializer; without data when it is computed, or absent.
