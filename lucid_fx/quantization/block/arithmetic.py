@@ -118,7 +118,7 @@ def quantize(
     entries = check_table(scheme, table)
     encoder = make_encoder(scheme.value, Rounding(rounding), scheme.mode, entries)
     if qparams is None:
-        qparams = _calibrate(scheme, array, calibration, entries)
+        qparams = _calibrate(scheme, array, calibration, entries, threads)
     qparams = store_scales(qparams, scheme, array.shape)
     packing = Packing.of(scheme.value, scheme.store, array.shape)
     data = np.empty(packing.nbytes, np.uint8) if out is None else out
@@ -272,8 +272,9 @@ def _calibrate(
     x: NDArray[Any],
     calibration: Calibration,
     table: NDArray[np.float32] | None,
+    threads: int | None,
 ) -> Scales:
-    low, high = compute_range(scheme, x, calibration)
+    low, high = compute_range(scheme, x, calibration, threads=threads)
     return compute_q_params(scheme, low, high, table=table)
 
 

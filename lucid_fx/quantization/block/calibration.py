@@ -60,7 +60,12 @@ class QParams(Generic[S]):
 
 
 def compute_range(
-    scheme: QuantScheme, x: ArrayLike, calibration: Calibration, *, strict: bool = False
+    scheme: QuantScheme,
+    x: ArrayLike,
+    calibration: Calibration,
+    *,
+    strict: bool = False,
+    threads: int | None = None,
 ) -> Range:
     """The range of real values of a tensor, or of each of its blocks; not widened to hold zero.
 
@@ -70,6 +75,7 @@ def compute_range(
         calibration: how.
         strict: refuse shapes with partial blocks; by default a partial block has the range of the
             elements that it has.
+        threads: of the native library; all cores by default. The result does not depend on it.
 
     Returns:
         Least and greatest real value, float32 of ``params_shape(x.shape, scheme)``.
@@ -89,8 +95,11 @@ def compute_range(
         )
     shape = params_shape(array.shape, scheme)
     extents = None if block is None else block.to_dim_vec(array.ndim) or (1,)
-    find = _min_max if calibration is Calibration.MinMax else _abs_mean
-    low, high = find(array.reshape(array.shape or (1,)), extents)
+    rows = array.reshape(array.shape or (1,))
+    if calibration is Calibration.MinMax:
+        low, high = _min_max(rows, extents, engines.choose(rows.size, threads))
+    else:
+        low, high = _abs_mean(rows, extents)
     return low.reshape(shape), high.reshape(shape)
 
 
@@ -165,9 +174,7 @@ def check_finite(finite: bool) -> None:
         raise ValueError("x has elements that are NaN or infinite: replace them before quantizing")
 
 
-def _min_max(x: NDArray[Any], block: tuple[int, ...] | None) -> Range:
-    engine = engines.choose(x.size)
-
+def _min_max(x: NDArray[Any], block: tuple[int, ...] | None, engine: engines.Engine) -> Range:
     def extremes(tile: NDArray[np.float32], extents: tuple[int, ...]) -> Range:
         low, high, finite = engine.extremes(tile, extents)
         check_finite(finite)

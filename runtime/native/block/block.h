@@ -27,10 +27,10 @@ enum class Rounding : int32_t {
 // How a quotient becomes a code. A scale of zero makes the quotient zero.
 struct Encoder {
   Rounding rounding;
-  float low, high;     // what the quotient is clamped to, representable in the format
-  int32_t mantissa;    // bits of the float format
-  int32_t bias;        // of its exponent
-  int32_t bits;        // of a code
+  float low, high;   // what the quotient is clamped to, representable in the format
+  int32_t mantissa;  // bits of the float format
+  int32_t bias;      // of its exponent
+  int32_t bits;      // of a code
 };
 
 // What every field stands for. Fields of fewer bits come with higher bits that mean nothing.
@@ -57,12 +57,12 @@ struct Kernels {
 // The best set this machine runs, or the named one; null when it is unknown or cannot run here.
 const Kernels* find_kernels(const char* name = nullptr);
 
-#define LUCID_FX_BLOCK_KERNELS(needs, isa)                                                        \
-  bool encode_##isa(const float* x, const float* scale, size_t n, const Encoder& encoder,         \
-                    uint8_t* codes);                                                              \
-  void decode_##isa(const uint8_t* codes, const float* scale, size_t n, const Table& table,       \
-                    bool stream, float* y);                                                       \
-  void pack_##isa(const uint8_t* codes, size_t n, int bits, uint8_t* data);                       \
+#define LUCID_FX_BLOCK_KERNELS(needs, isa)                                                  \
+  bool encode_##isa(const float* x, const float* scale, size_t n, const Encoder& encoder,   \
+                    uint8_t* codes);                                                        \
+  void decode_##isa(const uint8_t* codes, const float* scale, size_t n, const Table& table, \
+                    bool stream, float* y);                                                 \
+  void pack_##isa(const uint8_t* codes, size_t n, int bits, uint8_t* data);                 \
   void unpack_##isa(const uint8_t* data, size_t n, int bits, int sign, uint8_t* codes);
 #include "kernels.inc"
 #undef LUCID_FX_BLOCK_KERNELS

@@ -87,8 +87,8 @@ int lfx_block_quantize(const lfx_block_packing* packing, const int64_t* block, c
         e->bias > 64) {
       throw InvalidArgument("no such format of codes");
     }
-    const block::Encoder encoder{static_cast<block::Rounding>(e->kind), e->low,  e->high,
-                                 e->mantissa_bits, e->bias, e->bits};
+    const block::Encoder encoder{
+        static_cast<block::Rounding>(e->kind), e->low, e->high, e->mantissa_bits, e->bias, e->bits};
     const Threads parallel(to_threads(threads));
     const Blocks blocks = to_blocks(packing->dims, block, packing->rank);
     *finite = block::quantize({to_kernels(isa), parallel}, to_packing(*packing), blocks, x, scales,

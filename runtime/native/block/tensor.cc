@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kChunk = 2048;    // elements that a kernel takes at once; a multiple of every unit
 constexpr size_t kTask = 1 << 16;  // elements of a task
 constexpr size_t kStreamed = 1 << 21;  // results with more elements do not stay in caches anyway
-constexpr size_t kColumns = 64;    // columns that are turned into lines together
+constexpr size_t kColumns = 64;        // columns that are turned into lines together
 
 size_t product(const std::vector<size_t>& dims, size_t begin, size_t end) {
   size_t result = 1;

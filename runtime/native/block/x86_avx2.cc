@@ -28,9 +28,7 @@ struct SmallTable {  // up to 16 entries, in two registers
 };
 
 struct Integers {
-  __m256 operator()(__m128i codes) const {
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
-  }
+  __m256 operator()(__m128i codes) const { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)); }
 };
 
 struct LargeTable {

@@ -24,9 +24,7 @@ struct SmallTable {  // up to 16 entries, in one register
 };
 
 struct Integers {
-  __m512 operator()(__m128i codes) const {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
-  }
+  __m512 operator()(__m128i codes) const { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes)); }
 };
 
 struct LargeTable {
