@@ -1,0 +1,1 @@
+"""Tests of lucid_fx.quantization.block, one file for each of its modules."""
