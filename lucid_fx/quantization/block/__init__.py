@@ -19,8 +19,10 @@ from lucid_fx.quantization.block.calibration import (
 )
 from lucid_fx.quantization.block.files import load, save
 from lucid_fx.quantization.block.interchange import (
+    DequantizeLinearForm,
     from_onnx,
     from_safetensors,
+    to_dequantize_linear,
     to_onnx,
     to_safetensors,
 )
@@ -88,6 +90,7 @@ __all__ = [
     "BlockSize",
     "Calibration",
     "DecodedScales",
+    "DequantizeLinearForm",
     "Packing",
     "ParamMetadata",
     "QParamTensor",
@@ -138,6 +141,7 @@ __all__ = [
     "scale_to_dtype",
     "swap_dims",
     "ternary_matmul",
+    "to_dequantize_linear",
     "to_onnx",
     "to_safetensors",
     "unpack",

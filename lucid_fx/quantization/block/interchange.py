@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from lucid_fx.quantization.block.arithmetic import QuantizedTensor
+from lucid_fx.quantization.block.layout import spread
 from lucid_fx.quantization.block.scheme import QuantScheme
 from lucid_fx.quantization.block.storage import QuantizedBytes
+from lucid_fx.quantization.block.values import QuantMode
 
 FORMAT_VERSION = 1
 """Of the description; a reader refuses others."""
@@ -123,6 +127,54 @@ def from_safetensors(
             raise ValueError(f"{where} is described in the metadata, but the file does not hold it")
         found[name] = assemble(_parse(text, where), np.ascontiguousarray(arrays[name]), where)
     return found
+
+
+class DequantizeLinearForm(NamedTuple):
+    """The operands of an ONNX DequantizeLinear that gives the real values of a tensor, exactly.
+
+    Attributes:
+        codes: INT8, or INT4 where codes have 4 bits or fewer, of the tensor's shape.
+        scale: float32, the real value of a code step: one, or one for each run of ``block_size``.
+        attributes: ``axis`` and ``block_size`` of the node; empty with one scale.
+    """
+
+    codes: ir.Tensor[Any]
+    scale: ir.Tensor[Any]
+    attributes: dict[str, int]
+
+
+def to_dequantize_linear(tensor: QuantizedTensor, name: str) -> DequantizeLinearForm:
+    """A tensor as standard ONNX (operator set 21), which any runtime dequantizes to the same bits.
+
+    Blocks run along one axis there: the scales of larger blocks are repeated along the others.
+
+    Args:
+        tensor: integer codes, not indices of a table.
+        name: of the ONNX tensors: ``<name>`` and ``<name>_scale``.
+
+    Raises:
+        ValueError: ONNX has no exact form for the scheme.
+    """
+    scheme = tensor.scheme
+    if scheme.value.is_float or scheme.mode is QuantMode.Lookup:
+        raise ValueError(
+            f"{scheme.value.name} in mode {scheme.mode.value} has no exact DequantizeLinear form:"
+            " use to_onnx, or integer codes"
+        )
+    dtype = np.dtype(np.int8 if scheme.value.size_bits == 8 else ml_dtypes.int4)
+    codes = ir.Tensor(tensor.codes().astype(dtype), name=name)
+    scale, block = tensor.effective_scales(), scheme.block_size()
+    if block is None:
+        return DequantizeLinearForm(codes, ir.Tensor(scale.reshape(()), name=f"{name}_scale"), {})
+    extents = block.to_dim_vec(len(tensor.shape))
+    if not extents:
+        return DequantizeLinearForm(codes, ir.Tensor(scale, name=f"{name}_scale"), {})
+    axis = max(range(len(extents)), key=lambda a: (extents[a], a))
+    others = [1 if a == axis else extent for a, extent in enumerate(extents)]
+    shape = [scale.shape[a] if a == axis else size for a, size in enumerate(tensor.shape)]
+    repeated = np.ascontiguousarray(spread(scale, others, shape))
+    attributes = {"axis": axis, "block_size": extents[axis]}
+    return DequantizeLinearForm(codes, ir.Tensor(repeated, name=f"{name}_scale"), attributes)
 
 
 def _parse(text: str, where: str) -> Any:

@@ -12,7 +12,14 @@ import onnx_ir as ir
 import pytest
 
 import lucid_fx.quantization.block as b
-from lucid_fx.quantization.block import QuantizedBytes
+from lucid_fx.quantization.block import (
+    QuantizedBytes,
+    QuantScheme,
+    QuantStore,
+    QuantValue,
+    ScaleDtype,
+)
+from lucid_fx.runtime.session import Session
 
 X = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
 STORED = {
@@ -90,3 +97,41 @@ def test_other_onnx_tensors_are_refused() -> None:
     short.metadata_props.update(tensor.metadata_props)
     with pytest.raises(ValueError, match="'short' cannot be read: bytes holds"):
         b.from_onnx(short)
+
+
+LEVELS: list[Any] = [
+    lambda scheme: scheme.per_tensor(ScaleDtype.BF16),
+    lambda scheme: scheme.per_block([16], ScaleDtype.F16),
+    lambda scheme: scheme.per_block([8, 1], ScaleDtype.UE8M0),
+    lambda scheme: scheme.per_block([4, 16], ScaleDtype.UE4M3).per_tensor(ScaleDtype.F32),
+    lambda scheme: scheme.per_block([3, 2], ScaleDtype.F32),
+]
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("value", [QuantValue.Q8F, QuantValue.Q4S, QuantValue.Q2S])
+def test_onnxruntime_gives_the_same_bits(levels: Any, value: QuantValue) -> None:
+    scheme = levels(QuantScheme(value, QuantStore.PackedU32(1)))
+    tensor = b.quantize(X, scheme)
+    form = b.to_dequantize_linear(tensor, "w")
+    operands = [
+        ir.Value(name=each.name, const_value=each, type=ir.TensorType(each.dtype))
+        for each in (form.codes, form.scale)
+    ]
+    node = ir.node("DequantizeLinear", operands, form.attributes)
+    node.outputs[0].name = "y"
+    node.outputs[0].dtype = ir.DataType.FLOAT
+    graph = ir.Graph(
+        [], node.outputs, nodes=[node], initializers=operands, opset_imports={"": 21}, name="g"
+    )
+    (real,) = Session(ir.Model(graph, ir_version=10)).run({})
+    assert real.tobytes() == b.dequantize(tensor).tobytes()
+    assert form.codes.dtype == (ir.DataType.INT8 if value.size_bits == 8 else ir.DataType.INT4)
+
+
+def test_what_onnx_cannot_say_exactly_is_refused() -> None:
+    for scheme in (b.nvfp4(), QuantScheme().with_mode(b.QuantMode.Lookup)):
+        table = np.linspace(-1, 1, 256) if scheme.mode is b.QuantMode.Lookup else None
+        tensor = b.quantize(X, scheme, table=table)
+        with pytest.raises(ValueError, match="no exact DequantizeLinear form"):
+            b.to_dequantize_linear(tensor, "w")
