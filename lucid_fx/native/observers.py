@@ -20,6 +20,7 @@ KINDS = (
     "per_channel_moving_average",
     "histogram",
 )
+"""The kinds whose whole state is an `ObserverState`; a Gram matrix (``gram``) is read apart."""
 
 _ELEMENT_TYPES = {np.dtype(np.float32): 1, np.dtype(np.float16): 10, np.dtype(np.float64): 11}
 
@@ -49,6 +50,7 @@ class ObserverState:
     histogram_max: float = -math.inf
     overall_min: float | None = None
     overall_max: float | None = None
+    columns: int = 0  # of a Gram matrix, which NativeObservers.gram gives
 
     def __post_init__(self) -> None:
         if self.overall_min is None:
@@ -82,6 +84,7 @@ class _State(ctypes.Structure):
         ("histogram_max", ctypes.c_float),
         ("channels", ctypes.c_int64),
         ("bins", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
     )
 
 
@@ -92,6 +95,7 @@ def _signatures() -> dict[str, Signature]:
     return {
         "lfx_observer_update": (*update, ctypes.POINTER(ctypes.c_int64), size, text),
         "lfx_observer_read": (ctypes.c_int, text, state, pointer, pointer, pointer),
+        "lfx_observer_gram": (ctypes.c_int, text, pointer, ctypes.c_int64),
         "lfx_observer_load": (ctypes.c_int, text, config, state, pointer, pointer, pointer),
         "lfx_observer_reset": (None, text),
     }
@@ -171,7 +175,23 @@ class NativeObservers:
             histogram_max=raw.histogram_max,
             overall_min=raw.overall_min,
             overall_max=raw.overall_max,
+            columns=raw.columns,
         )
+
+    def gram(self, key: str, columns: int) -> NDArray[np.float64]:
+        """``X.T @ X`` over all rows of the last axis that an observer of kind ``gram`` saw.
+
+        Returns:
+            ``[columns, columns]``; what was not finite counts as zero.
+
+        Raises:
+            NativeLibraryError: nothing of that width was seen.
+        """
+        found = np.empty((columns, columns), np.float64)
+        self._library.check(
+            self._functions.lfx_observer_gram(key.encode(), found.ctypes.data, columns), tensor=key
+        )
+        return found
 
     def load_state(
         self,

@@ -56,6 +56,7 @@ void export_scalars(const Config& config, const State& from, lfx_observer_state&
   to.histogram_max = from.histogram_max;
   to.channels = static_cast<int64_t>(from.channel_min.size());
   to.bins = static_cast<int64_t>(from.histogram.size());
+  to.columns = from.columns;
 }
 
 State import_state(const lfx_observer_state& from) {
@@ -126,6 +127,16 @@ int lfx_observer_read(const char* key, lfx_observer_state* out, float* channel_m
     if (histogram != nullptr) {
       if (bins != out->bins) throw InvalidArgument("the number of bins has changed");
       std::copy(state.histogram.begin(), state.histogram.end(), histogram);
+    }
+  });
+}
+
+int lfx_observer_gram(const char* key, double* gram, int64_t columns) {
+  return guarded([&] {
+    const auto observer = observe::find(key);
+    if (observer == nullptr || !observer->read_gram(columns, gram)) {
+      throw InvalidArgument("observer '" + std::string(key) + "' has no Gram matrix of " +
+                            std::to_string(columns) + " columns");
     }
   });
 }

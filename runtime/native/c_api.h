@@ -44,6 +44,7 @@ typedef struct {
   float histogram_min, histogram_max;
   int64_t channels; /* 0 before the first batch, and for the kinds without */
   int64_t bins;
+  int64_t columns; /* of a Gram matrix */
 } lfx_observer_state;
 
 /* Records one batch. `isa` forces a kernel set by name; null takes the best. */
@@ -57,7 +58,10 @@ LFX_API int lfx_observer_update(const char* key, const lfx_observer_config* conf
 LFX_API int lfx_observer_read(const char* key, lfx_observer_state* state, float* channel_min,
                               float* channel_max, int64_t* histogram);
 
-/* Replaces the state by one read earlier. */
+/* The sum of x^T x over all rows x that were observed, [columns][columns], of kind "gram". */
+LFX_API int lfx_observer_gram(const char* key, double* gram, int64_t columns);
+
+/* Replaces the state by one read earlier; Gram matrices are not loaded. */
 LFX_API int lfx_observer_load(const char* key, const lfx_observer_config* config,
                               const lfx_observer_state* state, const float* channel_min,
                               const float* channel_max, const int64_t* histogram);

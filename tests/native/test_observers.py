@@ -389,3 +389,53 @@ def test_mistakes_are_named_and_record_nothing(observers: NativeObservers) -> No
     assert before is not None
     assert after is not None
     same(before, after)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+def test_gram_matrices_add_up_over_batches_of_any_shape(isa: str, dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    for columns in (1, 15, 16, 17, 64, 100):
+        OBSERVERS.reset(KEY)
+        wanted, rows = np.zeros((columns, columns)), 0
+        for lead in ((), (3,), (2, 65), (1, 128)):
+            x = rng.standard_normal((*lead, columns)).astype(dtype)
+            OBSERVERS.update(KEY, x, kind="gram", isa=isa)
+            flat = x.reshape(-1, columns).astype(np.float32).astype(np.float64)
+            wanted += flat.T @ flat
+            rows += len(flat)
+        state = OBSERVERS.state(KEY)
+        assert state is not None
+        assert (state.columns, state.elements) == (columns, rows * columns)
+        got = OBSERVERS.gram(KEY, columns)
+        # 64 rows at a time are summed in float32; magnitudes are at most 4.5 ** 2
+        np.testing.assert_allclose(got, wanted, atol=rows * 4.5**2 * 64 * 2.0**-24)
+        np.testing.assert_array_equal(got, got.T)
+
+
+def test_gram_matrices_have_the_same_bits_on_every_instruction_set(
+    observers: NativeObservers,
+) -> None:
+    x = np.random.default_rng(1).standard_normal((130, 70)).astype(np.float32)
+    found = []
+    for isa in ISAS:
+        OBSERVERS.reset(KEY)
+        OBSERVERS.update(KEY, x, kind="gram", isa=isa)
+        found.append(OBSERVERS.gram(KEY, 70))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+def test_gram_matrices_count_what_is_not_finite_as_zero(observers: NativeObservers) -> None:
+    x = np.ones((4, 2), np.float32)
+    x[1, 0], x[2, 1] = np.nan, np.inf
+    OBSERVERS.update(KEY, x, kind="gram")
+    np.testing.assert_array_equal(OBSERVERS.gram(KEY, 2), [[3, 2], [2, 3]])
+
+
+def test_gram_matrices_of_another_width_are_refused(observers: NativeObservers) -> None:
+    OBSERVERS.update(KEY, np.ones((4, 2), np.float32), kind="gram")
+    with pytest.raises(NativeLibraryError, match="has seen 2 columns, but now gets 3"):
+        OBSERVERS.update(KEY, np.ones((4, 3), np.float32), kind="gram")
+    with pytest.raises(NativeLibraryError, match="has no Gram matrix of 3 columns"):
+        OBSERVERS.gram(KEY, 3)

@@ -2,13 +2,7 @@
 #pragma once
 
 #include "../isa.h"
-
-// An unrolled loop, so that arrays over its index become registers.
-#if defined(__clang__)
-#define LUCID_FX_EACH(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
-#else
-#define LUCID_FX_EACH(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < (count); ++i)
-#endif
+#include "../unrolled.h"
 
 // The functions of rows.inc and tiles.inc, for the V of the file.
 #define LUCID_FX_MATMUL_KERNEL_SET(name, needs)                                            \

@@ -1,10 +1,13 @@
 // NEON of the aarch64 baseline: 4 floats at a time.
 #include <arm_neon.h>
 
+#include "../unrolled.h"
 #include "observe.h"
 
 namespace lucid_fx::observe {
 namespace {
+
+#include "gram.inc"
 
 constexpr size_t kLanes = 4;
 
@@ -145,6 +148,10 @@ void from_half_neon(const uint16_t* x, size_t n, float* y) {
     vst1q_f32(y + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i))));
   }
   if (i < n) from_half_scalar(x + i, n - i, y + i);
+}
+
+void gram_neon(const float* left, const float* right, size_t rows, float* sums) {
+  gram_panels<4, 16>(left, right, rows, sums);
 }
 
 }  // namespace lucid_fx::observe

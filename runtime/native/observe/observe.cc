@@ -9,7 +9,7 @@ namespace {
 
 constexpr Kernels kKernels[] = {
 #define LUCID_FX_OBSERVE_KERNELS(needs, isa) \
-  {#isa, needs, extent_##isa, columns_##isa, bin_indices_##isa, from_half_##isa},
+  {#isa, needs, extent_##isa, columns_##isa, bin_indices_##isa, from_half_##isa, gram_##isa},
 #include "kernels.inc"
 #undef LUCID_FX_OBSERVE_KERNELS
 };

@@ -4,6 +4,7 @@
 //   columns      min_c = min(min_c, min_r x[r, c]), the same for max
 //   bin_indices  min(trunc((x_i - lo) / step), bins - 1), evaluated in float64, of every x_i != 0
 //   from_half    IEEE binary16 to float32
+//   gram         sums[i][j] = sum_r left[r][i] * right[r][j], of two panels of 16 columns
 //
 // scalar.cc is the definition: every other file of kernels.inc must give the same bits.
 //
@@ -25,6 +26,7 @@ struct Extent {
 };
 
 constexpr int kMaxBins = 65536;  // an index fits 16 bits
+constexpr size_t kGramLanes = 16;
 
 // `bins` equal bins over [lo, hi]. A range of one point is binned as [lo, lo + 1].
 struct Binning {
@@ -54,6 +56,7 @@ struct Kernels {
   // them, for zeros, but never past index[n - 1].
   size_t (*bin_indices)(const float* x, size_t n, const Binning& binning, uint16_t* index);
   void (*from_half)(const uint16_t* x, size_t n, float* y);
+  void (*gram)(const float* left, const float* right, size_t rows, float* sums);
 };
 
 // All kernel sets built into this library, best first; the scalar one is last.
@@ -70,7 +73,8 @@ const Kernels* find_kernels(const char* name = nullptr);
   Extent extent_##isa(const float* x, size_t n);                                               \
   void columns_##isa(const float* x, size_t rows, size_t width, float* min, float* max);       \
   size_t bin_indices_##isa(const float* x, size_t n, const Binning& binning, uint16_t* index); \
-  void from_half_##isa(const uint16_t* x, size_t n, float* y);
+  void from_half_##isa(const uint16_t* x, size_t n, float* y);                                 \
+  void gram_##isa(const float* left, const float* right, size_t rows, float* sums);
 #include "kernels.inc"
 #undef LUCID_FX_OBSERVE_KERNELS
 

@@ -6,8 +6,8 @@
 namespace lucid_fx::observe {
 namespace {
 
-constexpr const char* kKindNames[] = {"minmax", "moving_average", "per_channel",
-                                      "per_channel_moving_average", "histogram"};
+constexpr const char* kKindNames[] = {
+    "minmax", "moving_average", "per_channel", "per_channel_moving_average", "histogram", "gram"};
 
 bool per_channel(Kind kind) {
   return kind == Kind::kPerChannel || kind == Kind::kPerChannelMovingAverage;
@@ -63,7 +63,7 @@ Kind parse_kind(const std::string& name) {
   }
   throw InvalidArgument("no observer kind '" + name +
                         "'; it is one of minmax, moving_average, per_channel, "
-                        "per_channel_moving_average, histogram");
+                        "per_channel_moving_average, histogram, gram");
 }
 
 void Config::check() const {
@@ -135,6 +135,8 @@ void Observer::update(const Config& config, const Machine& machine, const Tensor
     } else if (config.kind == Kind::kMovingAverage) {
       average(state_.average_min, batch.min, config.averaging_constant);
       average(state_.average_max, batch.max, config.averaging_constant);
+    } else if (config.kind == Kind::kGram) {
+      update_gram(machine, x);
     }
   }
   seen_ = true;
@@ -166,6 +168,18 @@ void Observer::update_channels(const Config& config) {
   }
 }
 
+void Observer::update_gram(const Machine& machine, const Tensor& x) {
+  const int64_t columns = x.rank == 0 ? 1 : x.dims[x.rank - 1];
+  if (state_.columns != 0 && state_.columns != columns) {
+    throw InvalidArgument("observer '" + key_ + "' has seen " + std::to_string(state_.columns) +
+                          " columns, but now gets " + std::to_string(columns));
+  }
+  state_.columns = columns;
+  const auto width = static_cast<size_t>(columns);
+  gram_.resize(width * width);
+  add_gram(machine, x, width, gram_.data());
+}
+
 void Observer::update_histogram(const Config& config, const Machine& machine, const Tensor& x,
                                 const Summary& batch) {
   State& s = state_;
@@ -189,6 +203,16 @@ bool Observer::read(Config* config, State* state) {
   return true;
 }
 
+bool Observer::read_gram(int64_t columns, double* to) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (gram_.empty() || state_.columns != columns) return false;
+  const auto n = static_cast<size_t>(columns);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < n; ++j) to[i * n + j] = gram_[i < j ? i * n + j : j * n + i];
+  }
+  return true;
+}
+
 void Observer::load(const Config& config, const State& state) {
   const std::lock_guard<std::mutex> lock(mutex_);
   seen_ = true;
@@ -201,6 +225,7 @@ void Observer::clear() {
   seen_ = false;
   config_ = Config();
   state_ = State();
+  gram_ = {};
 }
 
 }  // namespace lucid_fx::observe

@@ -11,7 +11,14 @@
 
 namespace lucid_fx::observe {
 
-enum class Kind { kMinMax, kMovingAverage, kPerChannel, kPerChannelMovingAverage, kHistogram };
+enum class Kind {
+  kMinMax,
+  kMovingAverage,
+  kPerChannel,
+  kPerChannelMovingAverage,
+  kHistogram,
+  kGram
+};
 
 const char* kind_name(Kind kind);
 
@@ -45,6 +52,7 @@ struct State {
   std::vector<int64_t> histogram;
   float histogram_min = __builtin_inff();
   float histogram_max = -__builtin_inff();
+  int64_t columns = 0;  // kGram
 };
 
 class Observer {
@@ -60,12 +68,15 @@ class Observer {
   // False when nothing was recorded or loaded yet.
   bool read(Config* config, State* state);
   void load(const Config& config, const State& state);
+  // X^T X of kGram into to[columns][columns]. False when there is none of that size.
+  bool read_gram(int64_t columns, double* to);
   void clear();
 
  private:
   void check_locked(const Config& config) const;
   Layout layout(const Config& config, const Tensor& x) const;
   void update_channels(const Config& config);
+  void update_gram(const Machine& machine, const Tensor& x);
   void update_histogram(const Config& config, const Machine& machine, const Tensor& x,
                         const Summary& batch);
 
@@ -75,6 +86,7 @@ class Observer {
   Config config_;
   State state_;
   std::vector<float> batch_min_, batch_max_;  // per channel, of the current batch
+  std::vector<double> gram_;                  // the upper triangle of X^T X, [columns][columns]
 };
 
 }  // namespace lucid_fx::observe

@@ -57,4 +57,8 @@ Summary summarize_channels(const Machine& machine, const Tensor& x, const Layout
 void count(const Machine& machine, const Tensor& x, const Binning& binning, bool all_finite,
            int64_t* counts);
 
+// Adds X^T X to the upper triangle of gram[columns][columns], X being x as rows of `columns`. What
+// is not finite counts as zero.
+void add_gram(const Machine& machine, const Tensor& x, size_t columns, double* gram);
+
 }  // namespace lucid_fx::observe

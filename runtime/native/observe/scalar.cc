@@ -2,9 +2,15 @@
 #include <cstring>
 #include <limits>
 
+#include "../unrolled.h"
 #include "observe.h"
 
 namespace lucid_fx::observe {
+namespace {
+
+#include "gram.inc"
+
+}  // namespace
 
 Extent extent_scalar(const float* x, size_t n) {
   constexpr float inf = std::numeric_limits<float>::infinity();
@@ -51,6 +57,10 @@ void from_half_scalar(const uint16_t* x, size_t n, float* y) {
     const uint32_t bits = sign | biased << 23 | mantissa << 13;
     std::memcpy(&y[i], &bits, sizeof bits);
   }
+}
+
+void gram_scalar(const float* left, const float* right, size_t rows, float* sums) {
+  gram_panels<2, 16>(left, right, rows, sums);
 }
 
 }  // namespace lucid_fx::observe

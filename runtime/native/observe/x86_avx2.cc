@@ -1,10 +1,13 @@
 // AVX2 and F16C: 8 floats at a time.
 #include <immintrin.h>
 
+#include "../unrolled.h"
 #include "observe.h"
 
 namespace lucid_fx::observe {
 namespace {
+
+#include "gram.inc"
 
 constexpr size_t kLanes = 8;
 
@@ -195,6 +198,10 @@ void from_half_avx2(const uint16_t* x, size_t n, float* y) {
     _mm256_storeu_ps(y + i, _mm256_cvtph_ps(halves));
   }
   for (; i < n; ++i) y[i] = _cvtsh_ss(x[i]);
+}
+
+void gram_avx2(const float* left, const float* right, size_t rows, float* sums) {
+  gram_panels<4, 32>(left, right, rows, sums);
 }
 
 }  // namespace lucid_fx::observe

@@ -1,10 +1,13 @@
 // AVX-512 F, BW, DQ, VL: 16 floats at a time, tails by mask.
 #include <immintrin.h>
 
+#include "../unrolled.h"
 #include "observe.h"
 
 namespace lucid_fx::observe {
 namespace {
+
+#include "gram.inc"
 
 constexpr size_t kLanes = 16;
 
@@ -148,6 +151,10 @@ void from_half_avx512(const uint16_t* x, size_t n, float* y) {
     const __mmask16 m = first_lanes(n - i);
     _mm512_mask_storeu_ps(y + i, m, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, x + i)));
   }
+}
+
+void gram_avx512(const float* left, const float* right, size_t rows, float* sums) {
+  gram_panels<8, 64>(left, right, rows, sums);
 }
 
 }  // namespace lucid_fx::observe
