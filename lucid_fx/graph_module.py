@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from lucid_fx.errors import DataError
 from lucid_fx.ir.ledger import METADATA_KEY, Ledger, ledger_of
 from lucid_fx.ir.naming import near_matches
-from lucid_fx.ir.serde import model_bytes, save_model, to_text, weight_bytes
+from lucid_fx.ir.saving import save_model
+from lucid_fx.ir.serde import model_bytes, to_text, weight_bytes
 from lucid_fx.ir.walk import nodes
 from lucid_fx.runtime.session import Session
 

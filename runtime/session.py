@@ -15,7 +15,8 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from lucid_fx.errors import ModelError
-from lucid_fx.ir.serde import INLINE_LIMIT, external_folder, model_bytes, save_model, weight_bytes
+from lucid_fx.ir.saving import save_model
+from lucid_fx.ir.serde import INLINE_LIMIT, external_folder, inline_bytes, model_bytes
 from lucid_fx.native.library import library_path
 
 NATIVE_DOMAIN = "lucid_fx"
@@ -113,7 +114,7 @@ def _from_value(value: Any) -> Any:
 
 def _open(model: ir.Model, options: Any, providers: list[str]) -> Any:
     try:
-        if weight_bytes(model) > INLINE_LIMIT and external_folder(model) is None:
+        if inline_bytes(model) > INLINE_LIMIT:
             with tempfile.TemporaryDirectory(prefix="lucid_fx.") as folder:
                 path = Path(folder) / "model.onnx"
                 save_model(model, path)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +12,12 @@ import onnx
 import onnx_ir as ir
 
 from lucid_fx.errors import ModelError
+from lucid_fx.ir.derived import require_file
 from lucid_fx.ir.sparse import densified
 from lucid_fx.ir.walk import graphs, input_at, is_op
 
 INLINE_LIMIT = 1_600_000_000
-"""Bytes of initializers above which a model is written with external data (protobuf: 2 GB)."""
+"""Bytes of initializers above which a model does not fit into one protobuf (which ends at 2 GB)."""
 
 
 def load_model(path: str | Path) -> ir.Model:
@@ -40,10 +39,7 @@ def load_model(path: str | Path) -> ir.Model:
     if not model.graph.outputs:
         raise ModelError(f"{str(path)!r} is not an ONNX model (its graph has no outputs)")
     for tensor in tensors(model):
-        if isinstance(tensor, ir.ExternalTensor) and not Path(tensor.path).is_file():
-            raise ModelError(
-                f"the external data {str(tensor.path)!r} is missing", tensor=tensor.name
-            )
+        require_file(tensor)
     return model
 
 
@@ -81,22 +77,10 @@ def model_bytes(model: ir.Model) -> bytes:
     return bytes(ir.to_proto(model).SerializeToString())
 
 
-def save_model(model: ir.Model, path: str | Path) -> None:
-    """Write a model so that ``path`` holds either the old file or the whole new one.
-
-    Past `INLINE_LIMIT` the weights go to ``<path>.data`` beside it.
-    """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise ModelError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
-    big = weight_bytes(model) > INLINE_LIMIT
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        draft = Path(folder) / path.name
-        data = f"{path.name}.data"
-        ir.save(model, draft, external_data=data if big else None)
-        if big:
-            os.replace(Path(folder) / data, path.with_name(data))
-        os.replace(draft, path)
+def inline_bytes(model: ir.Model) -> int:
+    """Bytes of the initializers that a serialized model holds itself."""
+    inside = (t for t in tensors(model) if not isinstance(t, ir.ExternalTensor))
+    return sum(int(tensor.nbytes) for tensor in inside)
 
 
 def to_text(model: ir.Model) -> str:

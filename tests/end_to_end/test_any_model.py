@@ -14,7 +14,7 @@ from onnx import numpy_helper, parser
 
 import lucid_fx
 from lucid_fx.errors import DataError, LucidFxError, ModelError
-from lucid_fx.ir import serde
+from lucid_fx.ir import saving
 
 HEADER = '<ir_version: 8, opset_import: ["" : {opset}]>'
 RNG = [np.random.default_rng(7)]
@@ -240,7 +240,7 @@ def test_external_data_from_a_path(external: Path, tmp_path: Path, format: str) 
 def test_big_models_are_written_with_data_beside_them(
     external: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serde, "INLINE_LIMIT", 1000)
+    monkeypatch.setattr(saving, "EXTERNAL_LIMIT", 1000)
     monkeypatch.setattr("lucid_fx.runtime.session.INLINE_LIMIT", 1000)
     feeds = [matrix(2, 64) for _ in range(3)]
     result = check(external, feeds)

@@ -13,7 +13,7 @@ import pytest
 from checks import model_from
 from numpy.typing import NDArray
 
-from lucid_fx.ir.serde import save_model
+from lucid_fx.ir.saving import save_model
 from lucid_fx.runtime.reference import evaluate
 from lucid_fx.runtime.session import Session
 

@@ -77,8 +77,8 @@ def grid_of_extremes(
     """
     if config.zero_points:
         zero, last = np.float32(0), np.float32(config.highest)
-        low = np.minimum(least, zero)
-        steps = np.maximum(greatest, zero) / last - low / last
+        low: Floats = np.asarray(np.minimum(least, zero), np.float32)
+        steps: Floats = np.asarray(np.maximum(greatest, zero) / last - low / last, np.float32)
     else:
         low, steps = least, _signed_steps(least, greatest, config)
     if global_scale is None:
