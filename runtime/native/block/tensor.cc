@@ -7,8 +7,10 @@
 namespace lucid_fx::block {
 namespace {
 
-constexpr size_t kChunk = 2048;    // elements that a kernel takes at once; a multiple of every unit
-constexpr size_t kTask = 1 << 16;  // elements of a task
+// Elements that a kernel takes at once: a multiple of every unit, and few enough that memcpy copies
+// them in a loop; what it does with 2 KiB and more takes a while to begin.
+constexpr size_t kChunk = 1024;
+constexpr size_t kTask = 1 << 16;      // elements of a task
 constexpr size_t kStreamed = 1 << 21;  // results with more elements do not stay in caches anyway
 constexpr size_t kColumns = 64;        // columns that are turned into lines together
 
