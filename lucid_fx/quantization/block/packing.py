@@ -118,7 +118,7 @@ def pack_bytes(
     data = np.empty(packing.nbytes, np.uint8) if out is None else out
     check_length(data, packing)
     engine = engines.choose(packing.size, threads)
-    for tile in tiles(packing, itemsize=1):
+    for tile in tiles(packing):
         part = np.ascontiguousarray(array[tile.index])
         engine.pack(part, tile.packing, data[tile.data])
     return data
@@ -160,7 +160,7 @@ def unpack(
         )
     fields = codes.reshape(packing.shape).view(np.uint8)
     engine = engines.choose(packing.size, threads)
-    for tile in tiles(packing, itemsize=1):
+    for tile in tiles(packing):
         out = fields[tile.index]
         whole = out if out.flags.c_contiguous else np.empty(out.shape, np.uint8)
         engine.unpack(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lucid_fx.quantization.block.packing import Packing
 
 TILE_ELEMENTS = 1 << 22
-"""About how many float32 elements a tile has: 16 MiB; of smaller elements as many bytes."""
+"""About how many elements a tile has: 16 MiB of float32."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,12 @@ class Tile:
     block: tuple[int, ...]
 
 
-def tiles(
-    packing: Packing, block: Sequence[int] | None = None, *, itemsize: int = 4
-) -> Iterator[Tile]:
+def tiles(packing: Packing, block: Sequence[int] | None = None) -> Iterator[Tile]:
     """Cut a tensor.
 
     Args:
         packing: how its codes are stored.
         block: the extent of a block along each axis, None without blocks.
-        itemsize: bytes of an element outside the packed data.
     """
     shape, rank = packing.shape, len(packing.shape)
     if packing.size == 0:
@@ -58,7 +55,7 @@ def tiles(
     extent = 1 if block is None else block[axis]
     whole = math.lcm(extent, packing.per_unit) if axis == packing.axis else extent
     across = packing.size // shape[axis]
-    step = max(TILE_ELEMENTS * 4 // itemsize // (across * whole), 1) * whole
+    step = max(TILE_ELEMENTS // (across * whole), 1) * whole
     before, after = (slice(None),) * axis, (slice(None),) * (rank - 1 - axis)
     begin = 0
     for start in range(0, shape[axis], step):
