@@ -14,7 +14,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from lucid_fx.errors import ModelError
+from lucid_fx.errors import LucidFxError, ModelError
 from lucid_fx.ir.saving import save_model
 from lucid_fx.ir.serde import INLINE_LIMIT, external_folder, inline_bytes, model_bytes
 from lucid_fx.native.library import library_path
@@ -125,6 +125,8 @@ def _open(model: ir.Model, options: Any, providers: list[str]) -> Any:
                 "session.model_external_initializers_file_folder_path", str(folder_of_weights)
             )
         return ort.InferenceSession(model_bytes(model), options, providers=providers)
+    except LucidFxError:
+        raise
     except Exception as error:
         raise ModelError(f"onnxruntime does not take the model: {_reason(error)}") from error
 

@@ -27,6 +27,8 @@ HELPERS = {
     "linear": "fold_affine, tested through the two passes that fold",
     "qdq": "Codec, tested through insert_qdq",
     "equalization_sites": "find_sites, tested through equalize_channels",
+    "weight_sites": "find_site, tested through quantize_weights",
+    "weight_operands": "WeightOperands, tested through quantize_weights",
 }
 """Files in passes/ that hold no pass and have no test file of their own."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from lucid_fx.errors import ModelError
+from lucid_fx.errors import LucidFxError, ModelError
 
 
 class DerivedTensor(ir.LazyTensor):
@@ -54,6 +55,20 @@ class Together:
             self._left = {}  # before, so that two are never there together
             self._key, self._left = key, dict(compute())
         return self._left.pop(name)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Let the error of a computation through as it is, out of what onnx_ir wraps around it."""
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, LucidFxError):
+            cause = cause.__cause__
+        if cause is None or cause is error:
+            raise
+        raise cause from None
 
 
 def source_file(tensor: ir.TensorProtocol | None) -> Path | None:

@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from lucid_fx.errors import ModelError
-from lucid_fx.ir.derived import DerivedTensor, read, require_file, source_file
+from lucid_fx.ir.derived import DerivedTensor, plain_errors, read, require_file, source_file
 from lucid_fx.ir.serde import from_proto, tensors, weight_bytes
 from lucid_fx.ir.walk import graphs
 
@@ -32,8 +32,8 @@ PAGE = 4096
 def save_model(model: ir.Model, path: str | Path) -> None:
     """Write a model so that ``path`` holds either the old model or the whole new one.
 
-    Past `EXTERNAL_LIMIT` the weights go to a new file ``<path>.data`` (or ``<path>.1.data``, … where
-    that is taken), tensor by tensor. The data of a model that is replaced is removed.
+    Past `EXTERNAL_LIMIT` the weights go, tensor by tensor, to a new file ``<path>.data``, or
+    ``<path>.1.data`` and so on where that is taken. The data of a model that is replaced goes.
 
     Raises:
         ModelError: no such folder, a file that weights are read from is gone, or is ``path``.
@@ -46,7 +46,8 @@ def save_model(model: ir.Model, path: str | Path) -> None:
     read_from = {source.resolve() for t in tensors(model) if (source := source_file(t)) is not None}
     if path.resolve() in read_from:
         raise ModelError(f"{str(path)!r} holds weights of this model", hint="give another path")
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+    drafts = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")
+    with drafts as folder, plain_errors():
         draft = Path(folder) / path.name
         before = _data_files(path) - read_from
         if weight_bytes(model) > EXTERNAL_LIMIT:

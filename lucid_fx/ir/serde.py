@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from lucid_fx.errors import ModelError
-from lucid_fx.ir.derived import require_file
+from lucid_fx.ir.derived import plain_errors, require_file
 from lucid_fx.ir.sparse import densified
 from lucid_fx.ir.walk import graphs, input_at, is_op
 
@@ -74,7 +74,8 @@ def external_folder(model: ir.Model) -> Path | None:
 
 def model_bytes(model: ir.Model) -> bytes:
     """The serialized model; external tensors stay references."""
-    return bytes(ir.to_proto(model).SerializeToString())
+    with plain_errors():
+        return bytes(ir.to_proto(model).SerializeToString())
 
 
 def inline_bytes(model: ir.Model) -> int:

@@ -17,6 +17,9 @@ from lucid_fx.ir.walk import constant
 CONTRIB = "com.microsoft"
 """Domain of onnxruntime's own operators."""
 
+NATIVE = "lucid_fx"
+"""Domain of the operators of the native library."""
+
 
 @dataclass(frozen=True)
 class Grid:

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from lucid_fx.ir.walk import ONNX_DOMAINS, constant, input_at, is_constant, is_float
 from lucid_fx.ops import elementwise, matrix, movement, pooling, recurrent
-from lucid_fx.ops.emit import CONTRIB
+from lucid_fx.ops.emit import CONTRIB, NATIVE
 from lucid_fx.ops.row import OpRow, OutputGrid
 
 ROWS = (*matrix.ROWS, *elementwise.ROWS, *pooling.ROWS, *movement.ROWS, *recurrent.ROWS)
@@ -40,6 +40,8 @@ def is_quantized_op(node: ir.Node) -> bool:
     """Whether the node computes on codes, or goes between codes and real values."""
     if node.domain in ONNX_DOMAINS:
         return node.op_type in _QUANTIZED_OPS
+    if node.domain == NATIVE:
+        return node.op_type == "MatMulInt4"
     return node.domain == CONTRIB and node.op_type.startswith(_QUANTIZED_PREFIXES)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import pytest
-
 from checks import model_from
+
 from lucid_fx.errors import ModelError
 from lucid_fx.ir import saving
 from lucid_fx.ir.derived import DerivedTensor, Together, read, source_file

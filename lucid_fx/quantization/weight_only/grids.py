@@ -91,6 +91,11 @@ def grid_of_extremes(
     return Grid(scales, zeros, global_scale)
 
 
+def matrix_scale(w: NDArray[Any], config: WeightConfig) -> float:
+    """The scale over a whole matrix ``[K, N]`` that `grid_of_extremes` chooses."""
+    return grid_of_extremes(*extremes(w, config.block_size), config).global_scale
+
+
 def to_scales(steps: Floats, config: WeightConfig, global_scale: float, *, up: bool) -> Floats:
     """Stored scales of code steps: numbers of the scale format, never zero.
 

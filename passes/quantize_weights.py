@@ -1,0 +1,134 @@
+"""Constant weights of matrix products on codes of a few bits; activations stay real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from lucid_fx.ir.ledger import ledger_of
+from lucid_fx.ir.rewrite import remove, take_place
+from lucid_fx.ir.walk import (
+    attribute,
+    constant,
+    input_at,
+    is_op,
+    nodes,
+    only_consumer,
+)
+from lucid_fx.ops.emit import Emit
+from lucid_fx.passes.pipeline import GraphPass
+from lucid_fx.passes.weight_operands import Product, WeightOperands, product_node
+from lucid_fx.passes.weight_sites import StoredWeight, WeightSite, find_site, shared_refusal
+from lucid_fx.quantization.weight_only import (
+    QuantizedMatrix,
+    WeightConfig,
+    WeightsOp,
+    quantize_matrix,
+)
+
+Quantizer = Callable[[StoredWeight, WeightConfig], QuantizedMatrix]
+"""Chooses the codes of a weight; called when they are read, not when the pass runs."""
+
+
+def quantize_stored(weight: StoredWeight, config: WeightConfig) -> QuantizedMatrix:
+    """Codes by the method of ``config``, which must not need data."""
+    return quantize_matrix(weight.read(), config)
+
+
+@dataclass(frozen=True)
+class QuantizeWeights(GraphPass):
+    """Write products with weights on codes.
+
+    ``t = MatMul (x, w); y = Add (t, b)`` → ``y = lucid_fx.MatMulInt4 (x, codes, scales, , b)`` or
+    ``com.microsoft.MatMulNBits``, with the same weights; a weight that another node reads as it is,
+    a small one, and any other op stays.
+
+    Attributes:
+        plan: node name → configuration, for the nodes to be quantized.
+        op: the op to write.
+        quantizer: chooses codes; its results are not kept.
+    """
+
+    plan: Mapping[str, WeightConfig] = field(default_factory=dict)
+    op: WeightsOp = "matmulint4"
+    quantizer: Quantizer = quantize_stored
+
+    def run(self, model: ir.Model) -> bool:
+        """Rewrite in place."""
+        operands = WeightOperands(model, self.op, self.quantizer)
+        chosen = self._chosen(model)
+        for site, config in chosen:
+            self._rewrite(model, operands, site, config)
+        return bool(chosen)
+
+    def _chosen(self, model: ir.Model) -> list[tuple[WeightSite, WeightConfig]]:
+        """The sites to rewrite; the ledger hears of all other nodes."""
+        found = {str(node.name): self._site(node) for node in nodes(model)}
+        sites = {name: site for name, site in found.items() if isinstance(site, WeightSite)}
+        chosen = []
+        for node in nodes(model):
+            name = str(node.name)
+            site = found[name]
+            if isinstance(site, WeightSite):
+                config = self.plan[name]
+                alike = {n: s for n, s in sites.items() if self.plan[n] == config}
+                reason = shared_refusal(site, alike)
+                if reason is None:
+                    chosen.append((site, config))
+                    continue
+                site = reason
+            if site:
+                ledger_of(model).record(node, "float", site, self.name)
+        return chosen
+
+    def _site(self, node: ir.Node) -> WeightSite | str:
+        """The site of a planned node; else why it stays, nothing where others have spoken."""
+        if not is_op(node, "MatMul", "Gemm"):
+            return "" if node.domain not in ("", "ai.onnx") else "it is no product with a weight"
+        site = find_site(node)
+        if isinstance(site, WeightSite) and node.name not in self.plan:
+            return "the configuration leaves it in float"
+        return site
+
+    def _rewrite(
+        self, model: ir.Model, operands: WeightOperands, site: WeightSite, config: WeightConfig
+    ) -> None:
+        node, (k, n) = site.node, site.weight.shape
+        bias, rest, last = _bias(node, n)
+        sources = tuple(dict.fromkeys((node, last)))
+        emit = Emit(model, operands.names, last, self.name, sources)
+        stored = operands.of(emit, site, config)
+        product = Product(site.input, k, n, config, stored, bias)
+        output = product_node(emit, self.op, product, node.outputs[0])
+        if rest is not None:
+            like = node.outputs[0]
+            output = emit.op("Add", [output, rest], like=like, dtype=like.dtype)
+        for source in sources:
+            ledger_of(model).record(source, "quantized", f"weights on {config}", self.name)
+        take_place(last, [output])
+        if last is not node:
+            remove(node)
+
+
+def _bias(node: ir.Node, n: int) -> tuple[NDArray[np.float32] | None, ir.Value | None, ir.Node]:
+    """The bias ``[N]``, what else is added, and the last node that is taken in.
+
+    That is Gemm's C, or an Add of a constant vector that is the only reader of a MatMul.
+    """
+    if is_op(node, "Gemm"):
+        added = input_at(node, 2)
+        array = constant(added)
+        if array is None or array.size not in (1, n) or array.shape[-1:] not in ((), (array.size,)):
+            return None, added, node
+        real = array.astype(np.float32) * np.float32(attribute(node, "beta", 1.0))
+        return np.ascontiguousarray(np.broadcast_to(real.reshape(-1), (n,))), None, node
+    reader = only_consumer(node.outputs[0])
+    if reader is not None and is_op(reader, "Add") and reader.graph is node.graph:
+        array = constant(reader.inputs[1 if reader.inputs[0] is node.outputs[0] else 0])
+        if array is not None and array.shape == (n,):
+            return array.astype(np.float32), None, reader
+    return None, None, node
