@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucid_fx.native.block import NativeBlocks
-from lucid_fx.native.library import load, say_missing
+from lucid_fx.native.library import NativeLibrary, load, say_missing
 from lucid_fx.quantization.block.layout import spread
 from lucid_fx.quantization.block.rounding import Encoder
 
@@ -135,15 +135,8 @@ class Definition:
 
 
 @functools.cache
-def native(threads: int, isa: str | None = None) -> NativeBlocks | None:
-    """The native engine, None without the library.
-
-    Args:
-        threads: how many threads it uses.
-        isa: a kernel set by name; the best of this machine by default.
-    """
-    library = load()
-    return None if library is None else NativeBlocks(library, threads, isa)
+def _native(library: NativeLibrary, threads: int) -> NativeBlocks:
+    return NativeBlocks(library, threads)
 
 
 def choose(elements: int, threads: int | None = None) -> Engine:
@@ -160,11 +153,11 @@ def choose(elements: int, threads: int | None = None) -> Engine:
         raise ValueError(f"threads is {threads}: give a positive number, or None for all cores")
     if elements < NATIVE_ELEMENTS:
         return Definition()
-    engine = native(threads or _cores())
-    if engine is None:
+    library = load()
+    if library is None:
         say_missing()
         return Definition()
-    return engine
+    return _native(library, threads or _cores())
 
 
 def _cores() -> int:

@@ -147,7 +147,7 @@ def test_the_kernel_set_is_one_of_this_machine() -> None:
 @pytest.fixture
 def no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def forget() -> None:
-        for function in (library.load, library.say_missing, engines.native):
+        for function in (library.load, library.say_missing):
             function.cache_clear()
 
     monkeypatch.setenv("LUCID_FX_LIBRARY", str(tmp_path / "absent.so"))
