@@ -90,11 +90,11 @@ class Recipe:
             exclude_op=(*self.exclude_op, *exclude_op),
         )
 
-    def mapping(self) -> QConfigMapping:
+    def mapping(self) -> QConfigMapping[QConfig]:
         """The recipe as a `QConfigMapping`; an exclusion wins over a recipe of the same name."""
         default = get_default_qconfig()
         base = QConfig(activation_observer(self.observer), default.weight)
-        found = QConfigMapping().set_global(base)
+        found = QConfigMapping[QConfig]().set_global(base)
         for op_type, recipe in self.types.items():
             found.set_object_type(op_type, None if recipe is None else recipe.over(base))
         for name, recipe in self.modules.items():

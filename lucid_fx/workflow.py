@@ -20,11 +20,9 @@ from lucid_fx.accuracy_guard import (
 from lucid_fx.conversion import Format, convert
 from lucid_fx.errors import ConfigError, DataError, LucidFxWarning
 from lucid_fx.graph_module import GraphModule
-from lucid_fx.ir.ledger import Ledger, ledger_of
-from lucid_fx.ir.naming import in_scope, near_matches, scopes
-from lucid_fx.ir.provenance import origins
+from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.serde import infer_shapes, shapes_for
-from lucid_fx.ir.walk import nodes
+from lucid_fx.mapping import check_mapping, recipes_by_node
 from lucid_fx.native.library import cpu_isa
 from lucid_fx.passes import FLOAT
 from lucid_fx.passes.choose_integer_regions import choose_integer_regions
@@ -61,7 +59,7 @@ def fuse(model: Any, *, inplace: bool = False) -> GraphModule:
 
 def prepare_fx(
     model: Any,
-    qconfig_mapping: QConfigMapping | QConfig | None = None,
+    qconfig_mapping: QConfigMapping[QConfig] | QConfig | None = None,
     example_inputs: Any = None,
     *,
     target: str | Target = "auto",
@@ -82,12 +80,11 @@ def prepare_fx(
     """
     mapping = _mapping(qconfig_mapping)
     module = model if inplace and isinstance(model, GraphModule) else trace(model)
-    known = [(node.name or "", node.op_type) for node in nodes(module.model)]
-    _check_mapping(mapping, known)
+    check_mapping(mapping, module.model, QConfig)
     module = fuse(module, inplace=True)
     sample = {} if example_inputs is None else module.feed(example_inputs)
     shapes = shapes_for(module.model, _shapes(sample))
-    recipes = _recipes(module.model, mapping)
+    recipes = recipes_by_node(module.model, mapping)
     excluded = {
         name: "the configuration leaves it in float" for name, r in recipes.items() if not r
     }
@@ -194,7 +191,7 @@ def _note_accuracy(model: ir.Model, ratios: dict[str, float], gave_up: str, samp
 def quantize(
     model: Any,
     data: Iterable[Any],
-    qconfig_mapping: QConfigMapping | QConfig | None = None,
+    qconfig_mapping: QConfigMapping[QConfig] | QConfig | None = None,
     *,
     target: str | Target = "auto",
     format: Format = "qoperator",
@@ -265,49 +262,9 @@ def _length(data: Iterable[Any]) -> int | None:
     return len(data) if isinstance(data, Sized) else None
 
 
-def _mapping(given: QConfigMapping | QConfig | None) -> QConfigMapping:
+def _mapping(given: QConfigMapping[QConfig] | QConfig | None) -> QConfigMapping[QConfig]:
     if given is None:
         return get_default_qconfig_mapping()
     if isinstance(given, QConfig):
-        return QConfigMapping().set_global(given)
+        return QConfigMapping[QConfig]().set_global(given)
     return given
-
-
-def _check_mapping(mapping: QConfigMapping, known: list[tuple[str, str]]) -> None:
-    names, types = {name for name, _ in known}, {op_type for _, op_type in known}
-    for name in mapping.module_names:
-        if not any(in_scope(found, name) for found in names):
-            every = names.union(*map(scopes, names))
-            raise ConfigError(f"no node or scope is named {name!r}", hint=near_matches(name, every))
-    for op_type in mapping.object_types:
-        if op_type not in types:
-            raise ConfigError(
-                f"the model has no node of type {op_type!r}", hint=near_matches(op_type, types)
-            )
-
-
-def _recipes(model: ir.Model, mapping: QConfigMapping) -> dict[str, QConfig | None]:
-    """The recipe of each node, by the names and types that its source nodes had.
-
-    A name counts for whatever its node was folded into; an op type only for nodes that still have
-    it, so that excluding Add does not leave a Conv in float that took one in.
-    """
-    return {node.name or "": _recipe(node, ledger_of(model), mapping) for node in nodes(model)}
-
-
-def _recipe(node: ir.Node, ledger: Ledger, mapping: QConfigMapping) -> QConfig | None:
-    sources = origins(node) or (node.name or "",)
-    types = {s: ledger[s].op_type if s in ledger else node.op_type for s in sources}
-    same = [source for source in sources if types[source] == node.op_type]
-    candidates = []
-    for source in sources:
-        scope = _innermost(mapping, source)
-        if scope is not None or source in (same or sources):
-            candidates.append(mapping.get_qconfig(types[source], scope or source))
-    return None if None in candidates else candidates[0]
-
-
-def _innermost(mapping: QConfigMapping, name: str) -> str | None:
-    """The most specific name or scope in the mapping that holds a node."""
-    scopes = [scope for scope in mapping.module_names if in_scope(name, scope)]
-    return max(scopes, key=len, default=None)

@@ -7,7 +7,7 @@ module names are node names or the scopes that hold them (``"encoder.layer.0"``)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from lucid_fx.quantization.dtypes import per_channel_symmetric, per_tensor_affine, qint8, quint8
 from lucid_fx.quantization.fake_quantizer import FakeQuantize
@@ -19,6 +19,7 @@ from lucid_fx.quantization.observers import (
 )
 
 Factory = Callable[[], ObserverBase | FakeQuantize]
+Entry = TypeVar("Entry")
 
 
 class QConfig(NamedTuple):
@@ -45,33 +46,34 @@ def _observer(made: ObserverBase | FakeQuantize) -> ObserverBase:
     return made.activation_post_process if isinstance(made, FakeQuantize) else made
 
 
-class QConfigMapping:
+class QConfigMapping(Generic[Entry]):
     """Which recipe applies where; the first tier with an entry wins, also when it is None.
 
-    Tiers: exact name, then op type, then global. None leaves the node in float.
+    Tiers: exact name, then op type, then global. None leaves the node in float. A recipe is a
+    `QConfig`, or a `WeightConfig` where only weights are quantized.
     """
 
     def __init__(self) -> None:
-        self.global_qconfig: QConfig | None = None
-        self.object_types: dict[str, QConfig | None] = {}
-        self.module_names: dict[str, QConfig | None] = {}
+        self.global_qconfig: Entry | None = None
+        self.object_types: dict[str, Entry | None] = {}
+        self.module_names: dict[str, Entry | None] = {}
 
-    def set_global(self, qconfig: QConfig | None) -> Self:
+    def set_global(self, qconfig: Entry | None) -> Self:
         """The recipe of everything that no other tier names."""
         self.global_qconfig = qconfig
         return self
 
-    def set_object_type(self, object_type: str, qconfig: QConfig | None) -> Self:
+    def set_object_type(self, object_type: str, qconfig: Entry | None) -> Self:
         """The recipe of all nodes of an ONNX op type."""
         self.object_types[object_type] = qconfig
         return self
 
-    def set_module_name(self, module_name: str, qconfig: QConfig | None) -> Self:
+    def set_module_name(self, module_name: str, qconfig: Entry | None) -> Self:
         """The recipe of one node, or of all nodes in a scope."""
         self.module_names[module_name] = qconfig
         return self
 
-    def get_qconfig(self, module_type: object, module_name: str) -> QConfig | None:
+    def get_qconfig(self, module_type: object, module_name: str) -> Entry | None:
         """The recipe for an exact type and an exact name."""
         if module_name in self.module_names:
             return self.module_names[module_name]
@@ -114,11 +116,11 @@ def get_default_qat_qconfig() -> QConfig:
     )
 
 
-def get_default_qconfig_mapping() -> QConfigMapping:
+def get_default_qconfig_mapping() -> QConfigMapping[QConfig]:
     """A fresh mapping with only the global tier set, to `get_default_qconfig`."""
-    return QConfigMapping().set_global(get_default_qconfig())
+    return QConfigMapping[QConfig]().set_global(get_default_qconfig())
 
 
-def get_default_qat_qconfig_mapping() -> QConfigMapping:
+def get_default_qat_qconfig_mapping() -> QConfigMapping[QConfig]:
     """A fresh mapping with only the global tier set, to `get_default_qat_qconfig`."""
-    return QConfigMapping().set_global(get_default_qat_qconfig())
+    return QConfigMapping[QConfig]().set_global(get_default_qat_qconfig())
