@@ -14,15 +14,15 @@ import lucid_fx.models as zoo
 from lucid_fx.runtime.session import Session
 
 LOST = {
-    "fmnist_dw": ("accuracy", 0.004),
-    "byte_lm": ("ppl", 0.022),
-    "ppocr_rec": ("cer", 0.005),
-    "ppocr_cls": ("accuracy", 0.010),
-    "ppocr_det": ("hmean", 0.005),
-    "silero_vad": ("f1", 0.005),
-    "silero_vad_ifless": ("f1", 0.005),
+    "fmnist_dw": {"accuracy": 0.004},
+    "byte_lm": {"ppl": 0.022},
+    "ppocr_rec": {"cer": 0.005, "line_accuracy": 0.03},
+    "ppocr_cls": {"accuracy": 0.010},
+    "ppocr_det": {"hmean": 0.005},
+    "silero_vad": {"f1": 0.005},
+    "silero_vad_ifless": {"f1": 0.005},
 }
-"""Metric, and how much worse than float it may be."""
+"""Metrics, and how much worse than float they may be."""
 
 SAMPLES = {"ppocr_det": 12, "ppocr_rec": 48}
 """Calibration samples, where a sample is big."""
@@ -56,13 +56,14 @@ def run(model):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_score_is_kept(name):
-    metric, allowed = LOST[name]
     model = zoo.get(name)
-    path = path_of(name)
-    exact = model.score(run(lucid_fx.trace(path).model))[metric]
-    score = model.score(run(converted(name).model))[metric]
-    lost = exact - score if model.higher_is_better else score - exact
-    assert lost <= allowed, f"{metric} {exact} in float, {score} on codes"
+    exact = model.score(run(lucid_fx.trace(path_of(name)).model))
+    score = model.score(run(converted(name).model))
+    for metric, allowed in LOST[name].items():
+        lost = score[metric] - exact[metric]
+        if metric not in ("cer", "ppl"):
+            lost = -lost
+        assert lost <= allowed, f"{metric} {exact[metric]} in float, {score[metric]} on codes"
 
 
 @pytest.mark.parametrize("name", NAMES)
