@@ -6,6 +6,7 @@ from lucid_fx.graph_module import GraphModule
 from lucid_fx.prepared import PreparedModule
 from lucid_fx.target import TARGETS, Target
 from lucid_fx.tracing import trace
+from lucid_fx.weight_only import quantize_weights
 from lucid_fx.workflow import calibrate, convert_fx, fuse, prepare_fx, quantize
 
 __version__ = "0.1.0"
@@ -23,5 +24,6 @@ __all__ = [
     "prepare_fx",
     "quantization",
     "quantize",
+    "quantize_weights",
     "trace",
 ]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.rewrite import remove, take_place
 from lucid_fx.ir.walk import (
+    ONNX_DOMAINS,
     attribute,
     constant,
     input_at,
@@ -60,44 +61,41 @@ class QuantizeWeights(GraphPass):
     def run(self, model: ir.Model) -> bool:
         """Rewrite in place."""
         operands = WeightOperands(model, self.op, self.quantizer)
-        chosen = self._chosen(model)
-        for site, config in chosen:
-            self._rewrite(model, operands, site, config)
-        return bool(chosen)
-
-    def _chosen(self, model: ir.Model) -> list[tuple[WeightSite, WeightConfig]]:
-        """The sites to rewrite; the ledger hears of all other nodes."""
-        found = {str(node.name): self._site(node) for node in nodes(model)}
-        sites = {name: site for name, site in found.items() if isinstance(site, WeightSite)}
-        chosen = []
+        chosen, reasons = self.sites(model)
         for node in nodes(model):
-            name = str(node.name)
-            site = found[name]
-            if isinstance(site, WeightSite):
-                config = self.plan[name]
-                alike = {n: s for n, s in sites.items() if self.plan[n] == config}
-                reason = shared_refusal(site, alike)
-                if reason is None:
-                    chosen.append((site, config))
-                    continue
-                site = reason
-            if site:
-                ledger_of(model).record(node, "float", site, self.name)
-        return chosen
+            if reason := reasons.get(str(node.name)):
+                ledger_of(model).record(node, "float", reason, self.name)
+        for site in chosen:
+            self._rewrite(model, operands, site)
+        return bool(chosen)
 
     def _site(self, node: ir.Node) -> WeightSite | str:
         """The site of a planned node; else why it stays, nothing where others have spoken."""
         if not is_op(node, "MatMul", "Gemm"):
-            return "" if node.domain not in ("", "ai.onnx") else "it is no product with a weight"
+            return "it is no product with a weight" if node.domain in ONNX_DOMAINS else ""
         site = find_site(node)
         if isinstance(site, WeightSite) and node.name not in self.plan:
             return "the configuration leaves it in float"
         return site
 
-    def _rewrite(
-        self, model: ir.Model, operands: WeightOperands, site: WeightSite, config: WeightConfig
-    ) -> None:
+    def sites(self, model: ir.Model) -> tuple[list[WeightSite], dict[str, str]]:
+        """What the pass would rewrite, and by node the reason why another stays."""
+        found = {str(node.name): self._site(node) for node in nodes(model)}
+        able = {name: site for name, site in found.items() if isinstance(site, WeightSite)}
+        reasons = {name: site for name, site in found.items() if isinstance(site, str) and site}
+        chosen = []
+        for name, site in able.items():
+            alike = {n: s for n, s in able.items() if self.plan[n] == self.plan[name]}
+            reason = shared_refusal(site, alike)
+            if reason is None:
+                chosen.append(site)
+            else:
+                reasons[name] = reason
+        return chosen, reasons
+
+    def _rewrite(self, model: ir.Model, operands: WeightOperands, site: WeightSite) -> None:
         node, (k, n) = site.node, site.weight.shape
+        config = self.plan[str(node.name)]
         bias, rest, last = _bias(node, n)
         sources = tuple(dict.fromkeys((node, last)))
         emit = Emit(model, operands.names, last, self.name, sources)
