@@ -11,33 +11,13 @@ from typing import Any
 
 import onnx_ir as ir
 
+from lucid_fx.ir.grids import codes_type, grid_values
 from lucid_fx.ir.ledger import METADATA_KEY, Ledger
 from lucid_fx.ir.serde import load_model, tensors
-from lucid_fx.ir.walk import constant, input_at, is_constant, nodes
+from lucid_fx.ir.walk import constant, nodes
 
 ROWS_SHOWN = 40
 """Rows of a long table that the text shows; the JSON has all."""
-
-_GRID_PLACES: dict[str, tuple[tuple[str, int, int, int], ...]] = {
-    # op: (side, position of the tensor, of its scale, of its zero point)
-    "QuantizeLinear": (("in", 0, 1, 2),),
-    "DequantizeLinear": (("in", 0, 1, 2),),
-    "QLinearConv": (("in", 0, 1, 2), ("in", 3, 4, 5), ("out", 0, 6, 7)),
-    "QLinearMatMul": (("in", 0, 1, 2), ("in", 3, 4, 5), ("out", 0, 6, 7)),
-    "QLinearAdd": (("in", 0, 1, 2), ("in", 3, 4, 5), ("out", 0, 6, 7)),
-    "QLinearMul": (("in", 0, 1, 2), ("in", 3, 4, 5), ("out", 0, 6, 7)),
-    "QGemm": (("in", 0, 1, 2), ("in", 3, 4, 5), ("out", 0, 7, 8)),
-    "QLinearWhere": (("in", 1, 2, 3), ("in", 4, 5, 6), ("out", 0, 7, 8)),
-    "QLinearReduceMean": (("in", 0, 1, 2), ("out", 0, 3, 4)),
-    "QLinearAveragePool": (("in", 0, 1, 2), ("out", 0, 3, 4)),
-    "QLinearGlobalAveragePool": (("in", 0, 1, 2), ("out", 0, 3, 4)),
-    "QLinearLeakyRelu": (("in", 0, 1, 2), ("out", 0, 3, 4)),
-    "QLinearSigmoid": (("in", 0, 1, 2), ("out", 0, 3, 4)),
-    "QLinearSoftmax": (("in", 0, 1, 2), ("out", 0, 3, 4)),
-    "MatMulIntegerToFloat": (("in", 0, 2, 4), ("in", 1, 3, 5)),
-    "DynamicQuantizeMatMul": (("in", 1, 2, 3),),
-    "DynamicQuantizeLSTM": (("in", 1, 8, 9), ("in", 2, 10, 11)),
-}
 
 
 def stored_bytes(path: str | Path) -> int:
@@ -104,7 +84,7 @@ def _grids(every: Iterable[ir.Node]) -> Iterator[dict[str, Any]]:
     """Each grid once, at the first tensor that a node puts on it."""
     seen: set[str | None] = set()
     for node in every:
-        for tensor, scale, zero_point in _grid_values(node):
+        for tensor, scale, zero_point in grid_values(node):
             if tensor is None or scale is None or tensor.name in seen:
                 continue
             seen.add(tensor.name)
@@ -113,25 +93,9 @@ def _grids(every: Iterable[ir.Node]) -> Iterator[dict[str, Any]]:
             yield {"tensor": tensor.name, "node": node.name} | _grid(tensor, scale, zero_point)
 
 
-def _grid_values(
-    node: ir.Node,
-) -> Iterator[tuple[ir.Value | None, ir.Value | None, ir.Value | None]]:
-    if node.op_type == "QLinearConcat":
-        yield node.outputs[0], input_at(node, 0), input_at(node, 1)
-        for index in range(2, len(node.inputs), 3):
-            yield input_at(node, index), input_at(node, index + 1), input_at(node, index + 2)
-    for side, tensor, scale, zero_point in _GRID_PLACES.get(node.op_type, ()):
-        value = input_at(node, tensor) if side == "in" else node.outputs[tensor]
-        yield value, input_at(node, scale), input_at(node, zero_point)
-
-
 def _grid(tensor: ir.Value, scale: ir.Value, zero_point: ir.Value | None) -> dict[str, Any]:
     scales, zeros = constant(scale), constant(zero_point)
-    kind = zero_point.dtype if zero_point is not None else None
-    if zero_point is not None and is_constant(zero_point) and zero_point.const_value is not None:
-        kind = zero_point.const_value.dtype
-    if kind is None:
-        kind = tensor.const_value.dtype if tensor.const_value is not None else tensor.dtype
+    kind = codes_type(tensor, zero_point)
     return {
         "scale": None if scales is None else scales.astype(float).reshape(-1).tolist(),
         "zero_point": [0] if zeros is None else zeros.astype(int).reshape(-1).tolist(),
