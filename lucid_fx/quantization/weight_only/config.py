@@ -128,7 +128,7 @@ def _of_scheme(scheme: QuantScheme) -> WeightConfig:
     extents = [] if size is None else [extent for extent in size if extent > 1]
     if len(extents) != 1:
         raise _refusal(
-            "block", None if size is None else list(size), "one extent, which lies along K"
+            "block", None if size is None else list(size), "one extent greater than 1, along K"
         )
     if scheme.mode is not QuantMode.Symmetric:
         raise _refusal("mode", scheme.mode.name, "Symmetric")

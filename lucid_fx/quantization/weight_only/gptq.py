@@ -22,7 +22,7 @@ from lucid_fx.quantization.weight_only.grids import (
 )
 from lucid_fx.quantization.weight_only.hqq import DEFAULT, refine_grid
 from lucid_fx.quantization.weight_only.matrix import QuantizedMatrix
-from lucid_fx.quantization.weight_only.tiles import Floats, column_tiles, in_blocks
+from lucid_fx.quantization.weight_only.tiles import Floats, for_columns, in_blocks
 
 DAMPING = 0.01
 """Share of the mean diagonal that is added to the diagonal of H before it is inverted."""
@@ -56,8 +56,11 @@ def solve(
     whole = grid_of_extremes(*extremes(w, config.block_size), config)
     factor, notes = _inverse_factor(gram, damping)
     matrix = QuantizedMatrix(config, np.empty(w.shape, np.uint8), *whole)
-    for columns, values in column_tiles(w):
+
+    def work(columns: slice, values: Floats) -> None:
         _round_columns(values, factor, matrix, columns)
+
+    for_columns(w, work, config.block_size)
     return matrix, notes
 
 

@@ -24,7 +24,7 @@ from lucid_fx.quantization.weight_only.grids import (
     to_scales,
 )
 from lucid_fx.quantization.weight_only.matrix import QuantizedMatrix
-from lucid_fx.quantization.weight_only.tiles import Floats, column_tiles, in_blocks
+from lucid_fx.quantization.weight_only.tiles import Floats, for_columns, in_blocks
 
 
 class HqqSettings(NamedTuple):
@@ -60,16 +60,16 @@ def refine(
         ValueError: a weight is NaN or infinite, or too large for the scale format.
     """
     grid = grid_of_extremes(*extremes(w, config.block_size), config)
-    for columns, values in column_tiles(w):
-        part = Grid(
-            grid.scales[:, columns],
-            None if grid.zeros is None else grid.zeros[:, columns],
-            grid.global_scale,
-        )
+
+    def work(columns: slice, values: Floats) -> None:
+        zeros = None if grid.zeros is None else grid.zeros[:, columns]
+        part = Grid(grid.scales[:, columns], zeros, grid.global_scale)
         best = refine_grid(in_blocks(values, config.block_size), part, config, settings)
         grid.scales[:, columns] = best.scales
-        if grid.zeros is not None and best.zeros is not None:
-            grid.zeros[:, columns] = best.zeros
+        if zeros is not None and best.zeros is not None:
+            zeros[...] = best.zeros
+
+    for_columns(w, work)
     return QuantizedMatrix(config, encode(w, grid, config), *grid)
 
 

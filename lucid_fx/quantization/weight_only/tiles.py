@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-TILE = 1 << 20
-"""Elements of a part: temporary arrays of 4 MiB, which is large enough for numpy's fast loops."""
+TILE = 1 << 18
+"""Elements of a part. Temporary arrays of 1 MiB stay near the caches, and a loop over them is long
+beside a call of numpy."""
+
+THREADS = min(os.cpu_count() or 1, 8)
+"""Parts that are worked on at once; each takes some dozen temporary arrays."""
 
 Floats = NDArray[np.float32]
 
@@ -28,17 +34,25 @@ def row_tiles(w: NDArray[Any], block: int) -> Iterator[tuple[slice, Floats]]:
         yield rows, np.require(w[rows], np.float32, ("A",))
 
 
-def column_tiles(w: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
-    """Columns of ``w [K, N]``, contiguous float32 copies.
+def for_columns(
+    w: NDArray[Any], work: Callable[[slice, Floats], None], rows: int | None = None
+) -> None:
+    """Work on columns of ``w [K, N]``, some parts at once.
 
-    Yields:
-        The columns, and their values.
+    Args:
+        work: called with the columns, and a contiguous float32 copy of their values.
+        rows: how many of them ``work`` looks at together; all by default.
     """
     k, n = w.shape
-    step = max(1, TILE // k)
-    for start in range(0, n, step):
-        columns = slice(start, min(n, start + step))
-        yield columns, np.array(w[:, columns], np.float32, order="C")
+    step = max(1, TILE // (rows or k))
+    parts = [slice(start, min(n, start + step)) for start in range(0, n, step)]
+
+    def one(columns: slice) -> None:
+        work(columns, np.array(w[:, columns], np.float32, order="C"))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for _ in pool.map(one, parts):  # lets errors through
+            pass
 
 
 def in_blocks(w: Floats, block: int) -> Floats:
