@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from lucid_fx.ir.evening import record_evened
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.naming import Names
 from lucid_fx.ir.walk import attribute, constant, is_constant, is_op, rank
@@ -58,6 +59,9 @@ class EqualizeChannels(GraphPass):
                 self._put_factor(model, names, site, factor)
             for node in site.makers:
                 _divide(Emit(model, names, node, self.name), node, factor, site.axis)
+            if site.makers:
+                for value in (site.value, *site.between):
+                    record_evened(model, value, site.axis, factor, made_even=True)
             for node in site.readers:
                 weight = constant(node.inputs[1])
                 assert weight is not None
@@ -84,6 +88,7 @@ class EqualizeChannels(GraphPass):
             node.replace_input_with(0, even)
         if site.axis == 1:
             site.value.name, even.name = names.fresh(f"{name}_uneven"), name
+            record_evened(model, even, 1, factor, made_even=False)
 
 
 def channel_factors(site: Site, ranges: Ranges) -> NDArray[Any] | None:

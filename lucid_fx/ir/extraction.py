@@ -1,0 +1,164 @@
+"""Parts of a graph as models of their own, and a graph cut open at some of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from lucid_fx.ir.walk import is_constant, nodes
+
+
+def reads(node: ir.Node) -> Iterator[ir.Value]:
+    """What a node of a graph reads, and what its bodies read from outside."""
+    yield from (value for value in node.inputs if value is not None)
+    for attr in node.attributes.values():
+        if attr.type == ir.AttributeType.GRAPH:
+            bodies = [attr.as_graph()]
+        elif attr.type == ir.AttributeType.GRAPHS:
+            bodies = list(attr.as_graphs())
+        else:
+            continue
+        for body in bodies:
+            inside = {id(v) for n in body for v in n.outputs}
+            inside |= {id(v) for v in (*body.inputs, *body.initializers.values())}
+            outer = [v for n in body for v in reads(n)] + list(body.outputs)
+            yield from (v for v in outer if v is not None and id(v) not in inside)
+
+
+def computed(model: ir.Model) -> dict[str, ir.Value]:
+    """Values of the main graph that are known at run time only: inputs, and outputs of nodes."""
+    found = {v.name: v for v in model.graph.inputs if v.name and v.const_value is None}
+    return found | {v.name: v for node in model.graph for v in node.outputs if v.name}
+
+
+def extract(model: ir.Model, given: Mapping[str, str], wanted: Sequence[str]) -> ir.Model:
+    """A model of the nodes that lead from some values to others; the weights are shared.
+
+    Args:
+        model: not changed.
+        given: value → name of the graph input that its readers take it from instead.
+        wanted: values that become the outputs, in this order; a value that is also ``given`` is
+            computed, as its input has another name.
+
+    Returns:
+        A model without the nodes, initializers and inputs that nothing wanted depends on.
+    """
+    part = model.clone()
+    values = computed(part)
+    outputs = [values[name] for name in wanted]
+    fresh = []
+    for name, new_name in given.items():
+        value = values[name]
+        if value.is_graph_input() and new_name == name:
+            continue
+        source = ir.Value(name=new_name, type=value.type, shape=value.shape)
+        value.replace_all_uses_with(source, replace_graph_outputs=True)
+        fresh.append(source)
+        if new_name == name:
+            value.name = f"{name}~made"
+    part.graph.outputs.clear()
+    part.graph.outputs.extend(outputs)
+    _prune(part)
+    part.graph.inputs.extend(fresh)
+    _drop_unused_inputs(part, outputs)
+    return part
+
+
+def _prune(model: ir.Model) -> None:
+    """Drop the nodes of the main graph that no output depends on, and what only they read."""
+    graph, alive = model.graph, set[int]()
+    stack = list(graph.outputs)
+    while stack:
+        producer = stack.pop().producer()
+        if producer is not None and id(producer) not in alive:
+            alive.add(id(producer))
+            stack.extend(reads(producer))
+    dead = [node for node in graph if id(node) not in alive]
+    for node in reversed(dead):
+        for inner in ir.traversal.RecursiveGraphIterator(_bodies(node)):
+            for index in range(len(inner.inputs)):
+                inner.replace_input_with(index, None)
+        graph.remove(node, safe=True)
+    used = {v.name for node in nodes(model) for v in node.inputs if v is not None}
+    used |= {value.name for value in graph.outputs}
+    for name in [name for name in graph.initializers if name not in used]:
+        value = graph.initializers[name]
+        if not value.is_graph_input():
+            del graph.initializers[name]
+
+
+def _bodies(node: ir.Node) -> ir.GraphView:
+    return ir.GraphView((), (), nodes=[node])
+
+
+def _drop_unused_inputs(model: ir.Model, outputs: Iterable[ir.Value]) -> None:
+    kept = {id(value) for value in outputs}
+    kept |= {id(v) for node in nodes(model) for v in node.inputs if v is not None}
+    for value in list(model.graph.inputs):
+        if id(value) not in kept:
+            model.graph.inputs.remove(value)
+            if value.name in model.graph.initializers:
+                del model.graph.initializers[value.name or ""]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a graph.
+
+    Attributes:
+        given: values that it reads, made by earlier segments or graph inputs.
+        wanted: values that it makes for the caller, then those that later segments read.
+    """
+
+    given: tuple[str, ...]
+    wanted: tuple[str, ...]
+
+
+def segments(model: ir.Model, groups: Sequence[Sequence[str]]) -> list[Segment]:
+    """Stretches that make one group of values after the other; no node is in two of them.
+
+    Nodes that no group depends on are in none. A value whose type is not known does not go from one
+    stretch to another: what makes it is computed again.
+
+    Args:
+        model: its main graph is cut.
+        groups: names of values, in an order in which they can be computed.
+    """
+    values, made = computed(model), dict[str, int]()
+    made |= {v.name or "": -1 for v in model.graph.inputs if v.const_value is None}
+    stretches = [_stretch([values[n] for n in group], made, at) for at, group in enumerate(groups)]
+    crossing: list[set[str]] = [set() for _ in groups]
+    for given, _ in stretches:
+        for name in given:
+            if made[name] >= 0:
+                crossing[made[name]].add(name)
+    found = []
+    for (given, _), group, across in zip(stretches, groups, crossing, strict=True):
+        own = list(dict.fromkeys(group))
+        found.append(Segment(tuple(given), (*own, *sorted(across - set(own)))))
+    return found
+
+
+def _stretch(
+    wanted: Iterable[ir.Value], made: dict[str, int], at: int
+) -> tuple[list[str], list[str]]:
+    """What a stretch reads and makes; ``made`` learns of its values."""
+    given: dict[str, None] = {}
+    new: dict[str, None] = {}
+    seen, stack = set[int](), list(wanted)
+    while stack:
+        value = stack.pop()
+        if id(value) in seen or is_constant(value):
+            continue
+        seen.add(id(value))
+        name, producer = value.name or "", value.producer()
+        if name in made and (producer is None or value.type is not None):
+            given[name] = None
+        elif producer is not None:
+            new.update((v.name, None) for v in producer.outputs if v.name)
+            stack.extend(reads(producer))
+    for name in new:
+        made.setdefault(name, at)
+    return list(given), list(new)
