@@ -68,6 +68,7 @@ struct Panel {
   const uint8_t* codes;
   const void* scales;  // [blocks][kPanel]
   ScaleType scale_type;
+  size_t scale_bytes;
   float global;
   const uint8_t* zeros;  // [blocks][kPanel], or null for 2^(bits - 1) everywhere
   const float* bias;     // [kPanel]

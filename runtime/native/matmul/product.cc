@@ -88,6 +88,7 @@ Panel read_panel(const Weights& weights, size_t p, float* bias) {
   return {weights.codes + p * layout.panel_bytes,
           scales + at * scale_bytes(weights.scale_type),
           weights.scale_type,
+          scale_bytes(weights.scale_type),
           weights.global,
           weights.zeros == nullptr ? nullptr : weights.zeros + at,
           bias,
@@ -98,7 +99,7 @@ Panel read_panel(const Weights& weights, size_t p, float* bias) {
 // One tile alone reads its panel just in time, and the start of the next at the end. With more
 // tiles the next panel arrives evenly over all of them.
 void look_ahead(const Layout& layout, size_t tile, size_t tiles, Panel& panel) {
-  constexpr size_t kDistance = 4096;
+  constexpr size_t kDistance = 16384;
   panel.ahead_shift = 0;
   while (size_t{1} << panel.ahead_shift < tiles) ++panel.ahead_shift;
   const size_t share = layout.panel_bytes >> panel.ahead_shift;
