@@ -109,11 +109,13 @@ class Segment:
 
     Attributes:
         given: values that it reads, made by earlier segments or graph inputs.
-        wanted: values that it makes for the caller, then those that later segments read.
+        group: values that it makes for the caller.
+        across: values that it makes for later segments, some of the group perhaps among them.
     """
 
     given: tuple[str, ...]
-    wanted: tuple[str, ...]
+    group: tuple[str, ...]
+    across: tuple[str, ...]
 
 
 def segments(model: ir.Model, groups: Sequence[Sequence[str]]) -> list[Segment]:
@@ -128,23 +130,18 @@ def segments(model: ir.Model, groups: Sequence[Sequence[str]]) -> list[Segment]:
     """
     values, made = computed(model), dict[str, int]()
     made |= {v.name or "": -1 for v in model.graph.inputs if v.const_value is None}
-    stretches = [_stretch([values[n] for n in group], made, at) for at, group in enumerate(groups)]
-    crossing: list[set[str]] = [set() for _ in groups]
-    for given, _ in stretches:
-        for name in given:
-            if made[name] >= 0:
-                crossing[made[name]].add(name)
-    found = []
-    for (given, _), group, across in zip(stretches, groups, crossing, strict=True):
-        own = list(dict.fromkeys(group))
-        found.append(Segment(tuple(given), (*own, *sorted(across - set(own)))))
-    return found
+    reading = [_stretch([values[n] for n in group], made, at) for at, group in enumerate(groups)]
+    across: list[set[str]] = [set() for _ in groups]
+    for name in (name for given in reading for name in given if made[name] >= 0):
+        across[made[name]].add(name)
+    return [
+        Segment(tuple(given), tuple(dict.fromkeys(group)), tuple(sorted(later)))
+        for given, group, later in zip(reading, groups, across, strict=True)
+    ]
 
 
-def _stretch(
-    wanted: Iterable[ir.Value], made: dict[str, int], at: int
-) -> tuple[list[str], list[str]]:
-    """What a stretch reads and makes; ``made`` learns of its values."""
+def _stretch(wanted: Iterable[ir.Value], made: dict[str, int], at: int) -> list[str]:
+    """What a stretch reads of earlier ones; ``made`` learns of the values that it makes."""
     given: dict[str, None] = {}
     new: dict[str, None] = {}
     seen, stack = set[int](), list(wanted)
@@ -161,4 +158,4 @@ def _stretch(
             stack.extend(reads(producer))
     for name in new:
         made.setdefault(name, at)
-    return list(given), list(new)
+    return list(given)

@@ -1,0 +1,101 @@
+"""Error statistics of one tensor, summed up as samples pass: memory does not depend on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lucid_fx.ir.grids import CodeGrid
+
+CHUNK = 1 << 15
+"""Elements looked at together, so that intermediate arrays stay in the cache."""
+COUNTED = 1 << 13
+"""Codes of a tensor that are counted in each sample, evenly spread."""
+
+
+@dataclass
+class TensorError:
+    """What a tensor lost against its float twin.
+
+    Attributes:
+        grid: of the codes; None for real values.
+        signal, noise: sums of squares of the float tensor, and of the difference.
+        largest: largest absolute difference.
+        elements: finite float elements seen.
+        clipped: of these, those more than half a step outside the grid.
+        counts: how often each code was met, of those that are counted.
+    """
+
+    grid: CodeGrid | None = None
+    signal: float = 0.0
+    noise: float = 0.0
+    largest: float = 0.0
+    elements: int = 0
+    clipped: int = 0
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def add(self, exact: NDArray[Any], given: NDArray[Any]) -> None:
+        """Take one sample: the float tensor, and codes (or real values) of the same shape."""
+        exact, given = exact.reshape(-1), given.reshape(-1)
+        for start in range(0, exact.size, CHUNK):
+            self._add(exact[start : start + CHUNK], given[start : start + CHUNK])
+        if self.grid is not None:
+            self._count(given)
+
+    def _add(self, exact: NDArray[Any], given: NDArray[Any]) -> None:
+        grid = self.grid
+        if grid is None:
+            error = given - exact
+        else:
+            error = given.astype(np.float32)
+            error -= grid.zero_point
+            error *= grid.scale
+            error -= exact
+        with np.errstate(invalid="ignore", over="ignore"):
+            noise, signal = float(np.dot(error, error)), float(np.dot(exact, exact))
+        if not np.isfinite(signal):
+            known = np.isfinite(exact) & (np.abs(exact) < LARGEST)
+            if known.any():
+                self._add(exact[known], given[known])
+            return
+        self.signal += signal
+        self.noise += noise if np.isfinite(noise) else np.inf
+        self.largest = max(self.largest, float(error.max()), -float(error.min()))
+        self.elements += exact.size
+        if grid is not None:
+            low, high = grid.range
+            half = grid.scale / 2
+            if float(exact.max()) > high + half or float(exact.min()) < low - half:
+                outside = (exact > high + half) | (exact < low - half)
+                self.clipped += int(np.count_nonzero(outside))
+
+    def _count(self, codes: NDArray[Any]) -> None:
+        some = codes[:: max(1, codes.size // COUNTED)]
+        for code, count in zip(*np.unique(some, return_counts=True), strict=True):
+            self.counts[int(code)] = self.counts.get(int(code), 0) + int(count)
+
+    @property
+    def sqnr_db(self) -> float | None:
+        """Signal-to-quantization-noise ratio in dB; None where the float tensor is all zero.
+
+        150 dB stands for no error at all: float32 keeps no more.
+        """
+        return decibels(self.signal, self.noise)
+
+
+LARGEST = 1e18
+"""Beyond this float32 cannot hold the square; such values are masks."""
+
+MOST_DB = 150.0
+
+
+def decibels(signal: float, noise: float) -> float | None:
+    """10·log10 of signal over noise, at most `MOST_DB`; None where there is no signal."""
+    if not signal > 0:
+        return None
+    if noise == np.inf:
+        return -MOST_DB
+    return min(MOST_DB, 10 * float(np.log10(signal / max(noise, signal * 1e-15))))
