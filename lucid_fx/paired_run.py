@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
 from lucid_fx.graph_module import Feed
 from lucid_fx.ir.aligning import align_outputs, clean_layers, given_name, restored
-from lucid_fx.ir.extraction import extract
+from lucid_fx.ir.extraction import computed, extract
 from lucid_fx.ir.pairing import Pair, layer_inputs, pair_tensors
 from lucid_fx.ir.serde import shapes_for
+from lucid_fx.ir.walk import is_op, only_consumer, scalar
+from lucid_fx.ops.table import needed_range
 from lucid_fx.runtime.segmented import SegmentedModel
 from lucid_fx.runtime.session import Session
 
@@ -65,11 +68,14 @@ class PairedRun:
         self, model: ir.Model, quantized: ir.Model, sample: Feed, group_bytes: int = GROUP_BYTES
     ) -> None:
         self.model, self.quantized = model, quantized
-        found = pair_tensors(model, quantized)
+        values = computed(model)
+        found = [
+            replace(pair, needed=needed_range(values[pair.tensor]))
+            for pair in pair_tensors(model, quantized)
+        ]
         groups = _grouped(found, _sizes(model, sample), group_bytes)
         self.unmatched: dict[str, str] = {}
-        groups = [self._fitting(group) for group in self._shapes(groups, sample)]
-        self.groups = [group for group in groups if group]
+        self.groups = [group for group in self._first_look(groups, sample) if group]
         self.pairs = [pair for group in self.groups for pair in group]
         self.inputs = layer_inputs(quantized, self.pairs)
         self._by_name = {pair.tensor: pair for pair in self.pairs}
@@ -88,27 +94,26 @@ class PairedRun:
             for name in (pair.tensor, *self.inputs[pair.tensor])
         }
 
-    def _shapes(
-        self, groups: Sequence[Sequence[Pair]], sample: Feed
-    ) -> Iterator[list[tuple[Pair, tuple[int, ...], tuple[int, ...]]]]:
-        """Each pair with the shapes of both tensors in one sample."""
+    def _first_look(self, groups: Sequence[Sequence[Pair]], sample: Feed) -> Iterator[list[Pair]]:
+        """The pairs that hold: shapes fit, and what was found by provenance was not rescaled."""
         floats = SegmentedModel(self.model, [[p.tensor for p in group] for group in groups])
         codes = SegmentedModel(self.quantized, [[p.codes for p in group] for group in groups])
+        values = computed(self.model)
         for group, a, b in zip(groups, floats.run(sample), codes.run(sample), strict=True):
-            yield [(p, x.shape, y.shape) for p, x, y in zip(group, a, b, strict=True)]
-
-    def _fitting(
-        self, group: Sequence[tuple[Pair, tuple[int, ...], tuple[int, ...]]]
-    ) -> list[Pair]:
-        found = []
-        for pair, exact, given in group:
-            fitted = fit(pair, exact, given)
-            if fitted is not None:
-                found.append(fitted)
-            else:
-                told = f"shape {list(exact)} in the float model, {list(given)} in the quantized"
-                self.unmatched[pair.tensor] = told
-        return found
+            kept = []
+            for pair, exact, given in zip(group, a, b, strict=True):
+                fitted = fit(pair, exact.shape, given.shape)
+                if fitted is None:
+                    told = f"shape {list(exact.shape)} in the float model, {list(given.shape)} in"
+                    self.unmatched[pair.tensor] = f"{told} the quantized one"
+                    continue
+                gain = None if pair.named else _gain(fitted, exact, given)
+                moved = fitted if gain is None else _behind_factor(fitted, values, gain)
+                if moved is not None:
+                    kept.append(moved)
+                else:
+                    self.unmatched[pair.tensor] = f"a pass rescaled it by {gain:.4g}"
+            yield kept
 
     def _given(self, group: Sequence[Pair]) -> list[Pair]:
         """The tensors that the layers of a group read."""
@@ -130,7 +135,9 @@ class PairedRun:
             clean = session.run({name: feed[name] for name in session.input_names})
             parts = self._from_inputs(at, sample, held) if close else {}
             for pair, x, y, z in zip(group, exact, given, clean, strict=True):
-                yield Measured(pair, x, y, z, parts.get(pair.tensor, {}))
+                parts_of = {n: _unpadded(v, pair) for n, v in parts.get(pair.tensor, {}).items()}
+                x, y, z = (_unpadded(v, pair) for v in (x, y, z))
+                yield Measured(pair, x, y, z, parts_of)
             held = {name: array for name, array in held.items() if self._last.get(name, -1) > at}
 
     def _from_inputs(
@@ -178,6 +185,51 @@ def fit(pair: Pair, exact: tuple[int, ...], given: tuple[int, ...]) -> Pair | No
         if len(exact) >= 3 and others and same[1] > exact[1]:
             return replace(pair, channels_last=last, padding=same[1] - exact[1])
     return None
+
+
+def _unpadded(array: Array, pair: Pair) -> Array:
+    """Without the channels that only the quantized graph has; what is in them means nothing."""
+    if not pair.padding:
+        return array
+    axis = -1 if pair.channels_last else 1
+    return np.take(array, range(array.shape[axis] - pair.padding), axis)
+
+
+RESCALED = 10.0
+"""A factor that leaves a tenth of the difference is a factor that a pass took out."""
+
+
+def _gain(pair: Pair, exact: Array, given: Array) -> float | None:
+    """The factor by which the quantized tensor is another quantity; None where it is the same."""
+    real = given.astype(np.float32)
+    if pair.grid is not None:
+        real = (real - pair.grid.zero_point) * np.float32(pair.grid.scale)
+    x = np.clip(exact, *pair.needed).astype(np.float64).reshape(-1)
+    y = restored(real, pair).astype(np.float64).reshape(-1)
+    power = float(x @ x)
+    if not np.isfinite(power) or power == 0:
+        return None
+    gain = float(x @ y) / power
+    before, after = float(np.sum((y - x) ** 2)), float(np.sum((y - gain * x) ** 2))
+    return gain if after * RESCALED < before and not 0.8 < gain < 1.25 else None
+
+
+def _behind_factor(pair: Pair, values: Mapping[str, ir.Value], gain: float) -> Pair | None:
+    """The pair with the float tensor behind a constant factor; None where there is none."""
+    reader = only_consumer(values[pair.tensor])
+    if reader is None or not is_op(reader, "Mul", "Div"):
+        return None
+    found = [n for v in reader.inputs if (n := scalar(v)) is not None]
+    if not found:
+        return None
+    factor = 1 / found[0] if is_op(reader, "Div") else found[0]
+    if abs(factor - gain) > 0.05 * abs(gain):
+        return None
+    output = reader.outputs[0]
+    return replace(
+        pair, tensor=output.name or "", node=reader.name or "", op_type=reader.op_type,
+        needed=needed_range(output),
+    )  # fmt: skip
 
 
 def _sizes(model: ir.Model, sample: Feed) -> dict[str, int]:

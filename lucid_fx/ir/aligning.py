@@ -10,7 +10,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from lucid_fx.ir.extraction import extract
-from lucid_fx.ir.pairing import Pair
+from lucid_fx.ir.pairing import EVERYTHING, Pair
 from lucid_fx.ir.walk import rank, require_domain
 
 CONTRIB = "com.microsoft"
@@ -19,7 +19,7 @@ CONTRIB = "com.microsoft"
 def align_outputs(model: ir.Model, pairs: Sequence[Pair]) -> None:
     """Let the first graph outputs of a float graph have the form of the quantized graph.
 
-    ``x`` becomes ``Transpose (Pad (x / factor))``, as float32, as far as the pair says so.
+    ``x`` becomes ``Transpose (Pad (Clip (x) / factor))``, as float32, as far as the pair says so.
 
     Args:
         model: changed in place; its first outputs are the tensors of ``pairs``, in order.
@@ -32,6 +32,8 @@ def align_outputs(model: ir.Model, pairs: Sequence[Pair]) -> None:
         model.graph.outputs[at] = value
 
 
+_MOST = float(np.finfo(np.float32).max)
+
 Step = tuple[str, list[NDArray[Any]], dict[str, Any]]
 
 
@@ -40,6 +42,9 @@ def _steps(value: ir.Value, pair: Pair) -> list[Step]:
     dims = rank(value) or 0
     if value.dtype != ir.DataType.FLOAT:
         steps.append(("Cast", [], {"to": int(ir.DataType.FLOAT)}))
+    if pair.needed != EVERYTHING:
+        ends = [np.asarray(end, np.float32) for end in np.clip(pair.needed, -_MOST, _MOST)]
+        steps.append(("Clip", ends, {}))
     if pair.evening is not None:
         shape = [-1] if pair.evening.axis == -1 else [-1] + [1] * (dims - 2)
         steps.append(("Mul", [(1 / pair.evening.factor).reshape(shape)], {}))

@@ -47,19 +47,19 @@ def record_evened(
         "factor": base64.b64encode(np.asarray(factor, "<f4").tobytes()).decode(),
     }
     producer = value.producer()
-    if made_even and producer is not None:
-        entry["sources"] = list(origins(producer))
+    if made_even and producer is not None and origins(producer):
+        entry["source"] = origins(producer)[-1]
     record = json.loads(model.metadata_props.get(EVENED_KEY, "{}"))
     record[value.name] = entry
     model.metadata_props[EVENED_KEY] = json.dumps(record, separators=(",", ":"))
 
 
-def evened(model: ir.Model) -> Mapping[str | tuple[str, ...], Evening]:
-    """What was recorded, by value name, and by the names of the source nodes of its producer."""
-    found: dict[str | tuple[str, ...], Evening] = {}
+def evened(model: ir.Model) -> Mapping[tuple[str, str], Evening]:
+    """What was recorded: ``("value", its name)`` and ``("node", its last source)`` → evening."""
+    found: dict[tuple[str, str], Evening] = {}
     for name, entry in json.loads(model.metadata_props.get(EVENED_KEY, "{}")).items():
         factor = np.frombuffer(base64.b64decode(entry["factor"]), "<f4")
-        found[name] = Evening(int(entry["axis"]), factor)
-        if entry.get("sources"):
-            found[tuple(entry["sources"])] = found[name]
+        found["value", name] = Evening(int(entry["axis"]), factor)
+        if "source" in entry:
+            found["node", entry["source"]] = found["value", name]
     return found

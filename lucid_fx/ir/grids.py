@@ -96,19 +96,22 @@ class CodeGrid:
 def code_grids(model: ir.Model) -> dict[str, CodeGrid]:
     """The grid of every value of the main graph that holds computed 8- or 16-bit codes.
 
-    A QuantizeLinear's grid is that of its output. Grids for each channel, and grids that are
-    computed at run time, are left out.
+    A QuantizeLinear's grid is that of its output. Where the readers take the codes for other reals
+    than the node that makes them, as behind an op whose factor is in the next scale, their grid
+    counts. Grids for each channel, and grids that are computed at run time, are left out.
     """
-    found: dict[str, CodeGrid] = {}
+    made: dict[str, CodeGrid] = {}
+    read: dict[str, CodeGrid] = {}
     for node in nodes(model):
         for tensor, scale, zero_point in grid_values(node):
             codes = node.outputs[0] if node.op_type == "QuantizeLinear" else tensor
-            if codes is None or is_constant(codes) or codes.name in found or scale is None:
+            if codes is None or is_constant(codes) or scale is None:
                 continue
             grid = _grid(codes, scale, zero_point)
             if grid is not None:
-                found[codes.name or ""] = grid
-    return found
+                side = made if codes.producer() is node else read
+                side.setdefault(codes.name or "", grid)
+    return made | read
 
 
 def _grid(codes: ir.Value, scale: ir.Value, zero_point: ir.Value | None) -> CodeGrid | None:

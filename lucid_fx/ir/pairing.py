@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -15,6 +15,9 @@ from lucid_fx.ir.walk import attribute, is_float, is_op, rank
 
 CODE_SUFFIXES = ("_codes", "_quantized", "_QuantizeLinear_Output")
 """What quantizers put behind a tensor's name to name its codes."""
+
+
+EVERYTHING = (-float("inf"), float("inf"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,8 @@ class Pair:
         evening: what its channels were divided by.
         channels_last: the quantized graph has its channels on the last axis.
         padding: channels of zeros that the quantized graph has behind the others.
+        needed: the range outside which no reader tells values apart.
+        named: found by name; otherwise by provenance, which also holds of rescaled tensors.
     """
 
     tensor: str
@@ -42,6 +47,8 @@ class Pair:
     evening: Evening | None = None
     channels_last: bool = False
     padding: int = 0
+    needed: tuple[float, float] = EVERYTHING
+    named: bool = True
 
 
 def pair_tensors(model: ir.Model, quantized: ir.Model) -> list[Pair]:
@@ -52,16 +59,15 @@ def pair_tensors(model: ir.Model, quantized: ir.Model) -> list[Pair]:
     at once is represented by its codes.
     """
     finder = _Finder(model, quantized)
-    best: dict[str, tuple[int, int, Pair]] = {}
+    best: dict[str, tuple[int, Pair]] = {}
     for at, value in enumerate(computed(quantized).values()):
-        found = finder.find(value)
-        if found is not None:
-            rank_of_match, pair = found
+        pair = finder.find(value)
+        if pair is not None:
             old = best.get(pair.tensor)
             # a name says more than provenance; of what a node became, the last part is its result
-            if old is None or rank_of_match <= old[0]:
-                best[pair.tensor] = (rank_of_match, at, pair)
-    return [pair for _, _, pair in sorted(best.values(), key=lambda entry: entry[1])]
+            if old is None or pair.named or not old[1].named:
+                best[pair.tensor] = (at, pair)
+    return [pair for _, pair in sorted(best.values(), key=lambda entry: entry[0])]
 
 
 class _Finder:
@@ -70,8 +76,8 @@ class _Finder:
         self.nodes = {node.name: (at, node) for at, node in enumerate(model.graph)}
         self.grids, self.factors = code_grids(quantized), evened(quantized)
 
-    def find(self, value: ir.Value) -> tuple[int, Pair] | None:
-        """The pair of a value, and how it was found: 0 by name, 1 by provenance."""
+    def find(self, value: ir.Value) -> Pair | None:
+        """The pair of a value; None where the float graph has no such tensor."""
         producer, grid = value.producer(), self.grids.get(value.name or "")
         if grid is None and (_is_coded_at_once(value, self.grids) or not is_float(value)):
             return None
@@ -81,12 +87,14 @@ class _Finder:
             return None
         for name in _names(value):
             if name in self.floats and not self._moved(producer):
-                return 0, self._pair(self.floats[name], value, grid, self.factors.get(name))
+                return self._pair(self.floats[name], value, grid, self.factors.get(("value", name)))
         source = self._source(producer)
-        if source is None or producer is None or self._moved(producer):
+        if source is None or producer is None or self._moved(producer) or _is_part(value):
             return None
-        evening = self.factors.get(origins(producer))
-        return 1, self._pair(source, value, grid, evening)
+        maker = source.producer()
+        evening = self.factors.get(("node", "" if maker is None else maker.name or ""))
+        pair = self._pair(source, value, grid, evening)
+        return replace(pair, named=False)
 
     def _source(self, producer: ir.Node | None) -> ir.Value | None:
         """The output of the last source node that the producer stands for."""
@@ -142,6 +150,18 @@ def _is_coded_at_once(value: ir.Value, grids: Mapping[str, CodeGrid]) -> bool:
         use.node.op_type == "QuantizeLinear" and use.node.outputs[0].name in grids
         for use in value.uses()
     )
+
+
+def _is_part(value: ir.Value) -> bool:
+    """Whether a reader stands for the same source node, so that this is not yet its result."""
+    producer = value.producer()
+    last = origins(producer)[-1:] if producer is not None else ()
+    readers = [use.node for use in value.uses() if use.node.op_type not in _FORMS]
+    return any(name in origins(reader) for name in last for reader in readers)
+
+
+_FORMS = ("QuantizeLinear", "DequantizeLinear", "Transpose")
+"""Ops that give the same tensor in another form."""
 
 
 def _is_channels_last(node: ir.Node, dims: int | None) -> bool:
