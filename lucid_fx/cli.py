@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,27 +23,41 @@ import lucid_fx
 from lucid_fx import models, workflow
 from lucid_fx.cli_options import (
     AllowOption,
+    BlockOption,
     CalibOption,
+    ComputeOption,
     ExcludeOpOption,
     ExcludeOption,
     FormatOption,
     LedgerOption,
+    MethodOption,
     ModelFile,
     ObserverOption,
     OutOption,
     RecipeOption,
     StrictOption,
     TargetOption,
+    WeightsOpOption,
+    WeightsOption,
 )
 from lucid_fx.demo import demo_text, run_demo
 from lucid_fx.errors import LucidFxError, LucidFxWarning
 from lucid_fx.inspecting import inspect_json, inspect_model, inspect_text
 from lucid_fx.native.library import cpu_isa, load
-from lucid_fx.quantize_file import NotQuantizedError, check_outputs, quantize_file
+from lucid_fx.quantize_file import (
+    NotQuantizedError,
+    WeightsSettings,
+    check_outputs,
+    quantize_file,
+    quantize_weights_file,
+)
 from lucid_fx.recipe import Recipe, read_recipe
 from lucid_fx.runtime.session import runtime_version
 
 PROGRAM = "lucid-fx"
+
+_USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""The parser's own error for options that do not go together; exit status 2."""
 
 app = typer.Typer(
     add_completion=False,
@@ -79,8 +93,13 @@ def _global(
 def quantize_command(
     model: ModelFile,
     *,
-    calib: CalibOption,
     out: OutOption,
+    calib: CalibOption = None,
+    weights: WeightsOption = None,
+    block: BlockOption = None,
+    weights_method: MethodOption = None,
+    weights_op: WeightsOpOption = None,
+    weights_compute: ComputeOption = None,
     format: FormatOption = None,
     target: TargetOption = None,
     observer: ObserverOption = None,
@@ -91,10 +110,30 @@ def quantize_command(
     ledger: LedgerOption = None,
     allow_quantized: AllowOption = False,
 ) -> None:
-    """Quantize a model with calibration samples.
+    """Quantize a model with calibration samples, or only its weights without.
 
     Nothing is written when it fails: OUT and the ledger file are replaced in one step at the end.
     """
+    of_weights = {"--block": block, "--weights-method": weights_method, "--weights-op": weights_op,
+                  "--weights-compute": weights_compute}  # fmt: skip
+    if weights is not None:
+        of_all = {"--format": format, "--target": target, "--observer": observer,
+                  "--recipe": recipe}  # fmt: skip
+        _refuse_given(of_all, "is about activations, which --weights leaves as they are")
+        chosen = WeightsSettings(
+            weights.value,
+            block,
+            weights_method.value if weights_method else None,
+            weights_op.value if weights_op else "auto",
+            weights_compute.value if weights_compute else None,
+            tuple(exclude or ()),
+            tuple(exclude_op or ()),
+        )
+        _quantize_weights(model, out, chosen, calib, strict, ledger, allow_quantized)
+        return
+    _refuse_given(of_weights, "says how --weights are quantized, which is not given")
+    if calib is None:
+        raise _USAGE_ERROR("Missing option '--calib', which only --weights can do without.")
     settings = (Recipe() if recipe is None else read_recipe(recipe)).with_options(
         format=format.value if format else None,
         target=target,
@@ -116,6 +155,45 @@ def quantize_command(
     share = result.bytes / result.bytes_float
     typer.echo(f"quantized  {model} for {result.target}, format {settings.format}")
     typer.echo(f"samples    {result.samples}, observer {settings.observer}")
+    typer.echo(f"size       {result.bytes_float:,} -> {result.bytes:,} bytes ({share:.2f} of it)")
+    typer.echo(f"nodes\n{result.module.ledger.summary()}")
+    typer.echo(f"written    {out}" + (f", {ledger}" if ledger else ""))
+
+
+def _refuse_given(options: Mapping[str, object], why: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise _USAGE_ERROR(f"{option} {why}.")
+
+
+def _quantize_weights(
+    model: Path,
+    out: Path,
+    settings: WeightsSettings,
+    calib: Path | None,
+    strict: bool,
+    ledger: Path | None,
+    allow_quantized: bool,
+) -> None:
+    if (calib is not None) != (settings.method == "gptq"):
+        raise _USAGE_ERROR(
+            "Missing option '--calib', which --weights-method gptq needs."
+            if calib is None
+            else "--calib is read by --weights-method gptq only."
+        )
+    with _progress_bar("quantizing") as progress:
+        result = quantize_weights_file(
+            model,
+            out,
+            settings,
+            calib,
+            strict=strict,
+            ledger=ledger,
+            allow_quantized=allow_quantized,
+            progress=progress,
+        )
+    share = result.bytes / result.bytes_float
+    typer.echo(f"quantized  the weights of {model} to {settings.scheme}")
     typer.echo(f"size       {result.bytes_float:,} -> {result.bytes:,} bytes ({share:.2f} of it)")
     typer.echo(f"nodes\n{result.module.ledger.summary()}")
     typer.echo(f"written    {out}" + (f", {ledger}" if ledger else ""))
@@ -243,9 +321,6 @@ def _invoke(arguments: list[str]) -> None:
         command.invoke(context)
 
 
-_USAGE_ERROR = typer.BadParameter.__mro__[1]
-
-
 def _explain(error: BaseException) -> tuple[str, int]:
     """The line for the user and the exit status."""
     if isinstance(error, KeyboardInterrupt):
@@ -253,7 +328,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, _USAGE_ERROR):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else PROGRAM
-        return f"error: {error.format_message()} See `{path} --help`.", 2  # type: ignore[attr-defined]
+        return f"error: {error.format_message()} See `{path} --help`.", 2
     if isinstance(error, NotQuantizedError):
         return f"error: --strict: {error}", 3
     if isinstance(error, LucidFxError):

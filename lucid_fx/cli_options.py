@@ -26,14 +26,87 @@ class ObserverName(StrEnum):
     moving_average = "moving-average"
 
 
+class WeightsName(StrEnum):
+    """Values of --weights."""
+
+    int4 = "int4"
+    uint4 = "uint4"
+    int8 = "int8"
+    uint8 = "uint8"
+    int2 = "int2"
+    uint2 = "uint2"
+
+
+class MethodName(StrEnum):
+    """Values of --weights-method."""
+
+    rtn = "rtn"
+    hqq = "hqq"
+    gptq = "gptq"
+
+
+class WeightsOpName(StrEnum):
+    """Values of --weights-op."""
+
+    auto = "auto"
+    matmulint4 = "matmulint4"
+    matmulnbits = "matmulnbits"
+
+
+class ComputeName(StrEnum):
+    """Values of --weights-compute."""
+
+    int8 = "int8"
+    float32 = "float32"
+
+
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")]
 CalibOption = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         "--calib",
         metavar="DATA.npz",
         help="Calibration samples: arrays named <sample>/<input>, or one array for each input with"
-        " the samples on axis 0. A few hundred typical samples are enough.",
+        " the samples on axis 0. A few hundred typical samples are enough. Needed unless --weights"
+        " is given.",
+    ),
+]
+WeightsOption = Annotated[
+    WeightsName | None,
+    typer.Option(
+        "--weights",
+        help="Quantize only the weights of MatMul and Gemm, to codes of 4, 8 or 2 bits; those with"
+        " a u have zero points. Needs no calibration.",
+    ),
+]
+BlockOption = Annotated[
+    int | None,
+    typer.Option(
+        "--block", help="With --weights: how many weights share a scale: 16, 32 (default) … 256."
+    ),
+]
+MethodOption = Annotated[
+    MethodName | None,
+    typer.Option(
+        "--weights-method",
+        help="With --weights: rtn rounds to nearest (default), hqq refines scales and zero points,"
+        " gptq makes up for errors on the samples of --calib.",
+    ),
+]
+WeightsOpOption = Annotated[
+    WeightsOpName | None,
+    typer.Option(
+        "--weights-op",
+        help="With --weights: matmulint4 is fastest and needs our native library, matmulnbits runs"
+        " on any onnxruntime with the same weights; auto (default) looks for the library.",
+    ),
+]
+ComputeOption = Annotated[
+    ComputeName | None,
+    typer.Option(
+        "--weights-compute",
+        help="With --weights: int8 (default) rounds activations to 8 bits block by block, float32"
+        " does not.",
     ),
 ]
 OutOption = Annotated[

@@ -71,6 +71,8 @@ def _native(
 
 
 def _python(model: ir.Model, names: list[str], samples: Iterable[Feed]) -> Grams:
+    if not names:
+        return {}
     session, observers = Session(model), {name: GramObserver() for name in names}
     for sample in samples:
         for name, array in zip(names, session.run(_needed(sample, session), names), strict=True):

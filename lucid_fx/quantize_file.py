@@ -14,13 +14,18 @@ from lucid_fx.graph_module import GraphModule
 from lucid_fx.inspecting import stored_bytes
 from lucid_fx.ir.ledger import LedgerEntry
 from lucid_fx.ir.provenance import origins
-from lucid_fx.ir.walk import input_at, is_constant, nodes
+from lucid_fx.ir.walk import input_at, is_constant, is_op, nodes
+from lucid_fx.mapping import recipes_by_node
 from lucid_fx.native.library import cpu_isa
 from lucid_fx.ops.table import ROWS, find_row
 from lucid_fx.prepared import PreparedModule
+from lucid_fx.quantization import QConfigMapping
+from lucid_fx.quantization.weight_only import Compute, Method, WeightConfig
 from lucid_fx.recipe import Recipe
 from lucid_fx.target import find_target
 from lucid_fx.tracing import trace
+from lucid_fx.weight_only import Op as WeightsChoice
+from lucid_fx.weight_only import quantize_weights
 from lucid_fx.workflow import Progress, calibrate, convert_fx, prepare_fx
 
 _WEIGHTED = {row.op_type for row in ROWS if row.weight is not None}
@@ -90,6 +95,83 @@ def quantize_file(
     before = stored_bytes(model)
     _write(module, out, ledger)
     return FileResult(module, prepared.target.name, prepared.samples, before, stored_bytes(out))
+
+
+@dataclass(frozen=True)
+class WeightsSettings:
+    """What `lucid-fx quantize --weights` can say; None stands for the default.
+
+    Attributes:
+        scheme, block_size, method, op, compute: see `quantize_weights`.
+        exclude: nodes or scopes to leave in float.
+        exclude_op: op types to leave in float.
+    """
+
+    scheme: str = "int4"
+    block_size: int | None = None
+    method: Method | None = None
+    op: WeightsChoice = "auto"
+    compute: Compute | None = None
+    exclude: tuple[str, ...] = ()
+    exclude_op: tuple[str, ...] = ()
+
+    def mapping(self) -> QConfigMapping[WeightConfig]:
+        """The exclusions."""
+        found = QConfigMapping[WeightConfig]()
+        for op_type in self.exclude_op:
+            found.set_object_type(op_type, None)
+        for name in self.exclude:
+            found.set_module_name(name, None)
+        return found
+
+
+def quantize_weights_file(
+    model: Path,
+    out: Path,
+    settings: WeightsSettings,
+    calib: Path | None = None,
+    *,
+    strict: bool = False,
+    ledger: Path | None = None,
+    allow_quantized: bool = False,
+    progress: Progress | None = None,
+) -> FileResult:
+    """Quantize the weights of a file into a file; when anything fails, no file has changed.
+
+    Weights are read, quantized and written one by one, so memory stays small for any size.
+
+    Args:
+        model, out, ledger, strict, allow_quantized: see `quantize_file`.
+        settings: what the weights become.
+        calib: the samples of GPTQ.
+        progress: called after each weight.
+
+    Raises:
+        LucidFxError: see `quantize_file`.
+    """
+    check_outputs({"--out": out, "--ledger": ledger}, [model, *([] if calib is None else [calib])])
+    traced = trace(model, allow_quantized=allow_quantized, mapped=True)
+    samples = None if calib is None else CalibrationData(calib, traced.model.graph.inputs)
+    every = settings.mapping().set_global(WeightConfig())
+    recipes = recipes_by_node(traced.model, every)
+    wanted = [
+        str(node.name)
+        for node in nodes(traced.model)
+        if is_op(node, "MatMul", "Gemm") and is_constant(input_at(node, 1))
+        and recipes[str(node.name)] is not None
+    ]  # fmt: skip
+    module = quantize_weights(
+        traced, settings.scheme, block_size=settings.block_size, method=settings.method,
+        compute=settings.compute, op=settings.op, qconfig_mapping=settings.mapping(),
+        data=samples, progress=progress,
+    )  # fmt: skip
+    entries = [module.ledger[name] for name in wanted]
+    if strict and (left := [entry for entry in entries if entry.status != "quantized"]):
+        raise NotQuantizedError(_told(left))
+    before = stored_bytes(model)
+    _write(module, out, ledger)
+    count = 0 if samples is None else len(samples)
+    return FileResult(module, "onnxruntime", count, before, stored_bytes(out))
 
 
 def not_quantized(prepared: PreparedModule, module: GraphModule) -> list[LedgerEntry]:

@@ -26,7 +26,13 @@ MIN_OPSET = 11
 KEPT_QUANTIZED_KEY = "lucid_fx.kept_quantized"
 
 
-def trace(model: Any, example_inputs: Any = None, *, allow_quantized: bool = False) -> GraphModule:
+def trace(
+    model: Any,
+    example_inputs: Any = None,
+    *,
+    allow_quantized: bool = False,
+    mapped: bool = False,
+) -> GraphModule:
     """Take a model in and put it into the form that all passes expect.
 
     Constants become initializers, local functions are inlined, every node and value gets a
@@ -38,6 +44,8 @@ def trace(model: Any, example_inputs: Any = None, *, allow_quantized: bool = Fal
         example_inputs: arrays for one call; needed for torch modules, otherwise only
             checked against the inputs.
         allow_quantized: take models with quantized nodes, and leave those as they are.
+        mapped: leave the large weights of a file in it until they are read, which takes little
+            memory; the file must stay as it is until then.
 
     Raises:
         ModelError: not a model, or one that onnxruntime cannot take.
@@ -45,7 +53,7 @@ def trace(model: Any, example_inputs: Any = None, *, allow_quantized: bool = Fal
     """
     if isinstance(model, GraphModule):
         return model.clone()
-    graph = _load(model, example_inputs)
+    graph = _load(model, example_inputs, mapped)
     _check(graph, allow_quantized)
     stored = graph.metadata_props.pop(METADATA_KEY, None)
     ledger = Ledger.from_json(stored) if stored and allow_quantized else None
@@ -61,9 +69,9 @@ def trace(model: Any, example_inputs: Any = None, *, allow_quantized: bool = Fal
     return module
 
 
-def _load(model: Any, example_inputs: Any) -> ir.Model:
+def _load(model: Any, example_inputs: Any, mapped: bool) -> ir.Model:
     if isinstance(model, str | Path):
-        return load_model(model)
+        return load_model(model, mapped=mapped)
     if isinstance(model, onnx.ModelProto):
         return from_proto(model)
     if isinstance(model, ir.Model):

@@ -74,7 +74,7 @@ def quantize_weights(
     """
     config = _config(scheme, block_size, method, zero_points, compute)
     chosen_op = _op(op)
-    module = trace(model)
+    module = trace(model, mapped=True)
     mapping = qconfig_mapping or QConfigMapping[WeightConfig]()
     check_mapping(mapping, module.model, WeightConfig)
     plan = _plan(module.model, mapping, config)

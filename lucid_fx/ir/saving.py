@@ -17,12 +17,12 @@ from lucid_fx.ir.derived import DerivedTensor, plain_errors, read, require_file,
 from lucid_fx.ir.serde import from_proto, tensors, weight_bytes
 from lucid_fx.ir.walk import graphs
 
-EXTERNAL_LIMIT = 100_000_000
+EXTERNAL_LIMIT = 32_000_000
 """Bytes of initializers above which a model is written with its data in a second file.
 
-A protobuf is parsed as a whole, and its weights are copied twice on the way to a session. Data in a
-file of its own is mapped and used where it lies, and is written tensor by tensor. Below, one file
-is handier, and the copies take less than a tenth of a second.
+A protobuf is held in memory, and three times so while it is written: 100 MB at this limit, which is
+little beside Python and onnxruntime themselves. Data in a file of its own is written tensor by
+tensor, mapped, and used where it lies. Below, one file is handier.
 """
 
 PAGE = 4096

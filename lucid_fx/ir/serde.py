@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from lucid_fx.errors import ModelError
 from lucid_fx.ir.derived import plain_errors, require_file
+from lucid_fx.ir.mapped import can_map, read_mapped
 from lucid_fx.ir.sparse import densified
 from lucid_fx.ir.walk import graphs, input_at, is_op
 
@@ -20,8 +21,12 @@ INLINE_LIMIT = 1_600_000_000
 """Bytes of initializers above which a model does not fit into one protobuf (which ends at 2 GB)."""
 
 
-def load_model(path: str | Path) -> ir.Model:
+def load_model(path: str | Path, *, mapped: bool = False) -> ir.Model:
     """Read an ONNX file; external data stays memory-mapped.
+
+    Args:
+        path: the file.
+        mapped: leave large weights that the file itself holds in it, too.
 
     Raises:
         ModelError: no such file, not ONNX, external data missing.
@@ -30,7 +35,10 @@ def load_model(path: str | Path) -> ir.Model:
     if not path.is_file():
         raise ModelError(f"there is no file {str(path)!r}")
     try:
-        proto = onnx.load(path, load_external_data=False)
+        if mapped and can_map(path):
+            proto = read_mapped(path)
+        else:
+            proto = onnx.load(path, load_external_data=False)
         model = from_proto(proto)
         for graph in graphs(model):
             ir.external_data.set_base_dir(graph, path.parent)

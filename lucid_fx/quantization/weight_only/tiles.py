@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -50,9 +51,14 @@ def for_columns(
     def one(columns: slice) -> None:
         work(columns, np.array(w[:, columns], np.float32, order="C"))
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        for _ in pool.map(one, parts):  # lets errors through
-            pass
+    for _ in _pool().map(one, parts):  # lets errors through
+        pass
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    """The same threads for all weights: memory that one has freed stays with it."""
+    return ThreadPoolExecutor(THREADS, "lucid_fx.columns")
 
 
 def in_blocks(w: Floats, block: int) -> Floats:
