@@ -26,6 +26,7 @@ class TensorError:
         largest: largest absolute difference.
         elements: finite float elements seen.
         clipped: of these, those more than half a step outside the grid.
+        outside: sum of squares of how far they are from its end.
         counts: how often each code was met, of those that are counted.
     """
 
@@ -35,6 +36,7 @@ class TensorError:
     largest: float = 0.0
     elements: int = 0
     clipped: int = 0
+    outside: float = 0.0
     counts: dict[int, int] = field(default_factory=dict)
 
     def add(self, exact: NDArray[Any], given: NDArray[Any]) -> None:
@@ -70,12 +72,21 @@ class TensorError:
             half = grid.scale / 2
             if float(exact.max()) > high + half or float(exact.min()) < low - half:
                 outside = (exact > high + half) | (exact < low - half)
-                self.clipped += int(np.count_nonzero(outside))
+                beyond = exact[outside].astype(np.float64)
+                self.clipped += beyond.size
+                self.outside += float(np.sum((beyond - np.clip(beyond, low, high)) ** 2))
 
     def _count(self, codes: NDArray[Any]) -> None:
         some = codes[:: max(1, codes.size // COUNTED)]
         for code, count in zip(*np.unique(some, return_counts=True), strict=True):
             self.counts[int(code)] = self.counts.get(int(code), 0) + int(count)
+
+    @property
+    def grid_noise(self) -> float:
+        """Noise that the grid alone makes: rounding, uniform in a step, and what is outside."""
+        if self.grid is None:
+            return 0.0
+        return self.outside + self.elements * self.grid.scale**2 / 12
 
     @property
     def sqnr_db(self) -> float | None:

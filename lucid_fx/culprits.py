@@ -1,0 +1,240 @@
+"""Why a layer loses what it loses: named rules with thresholds, and the setting that changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lucid_fx.paired_run import Measured
+from lucid_fx.tensor_error import TensorError
+
+CLIPPED = 4.0
+"""Noise of the values outside the grid, over the noise of rounding: one bit and more is lost."""
+UNLIKE = 16.0
+"""A range this many times another's costs the smaller one four of its eight bits."""
+FEW = 0.25
+"""Values that use less of the grid than this waste two bits."""
+MORE = 1.5
+"""The grid of a result is looked at where it makes this many times the noise of any input."""
+HEALTHY_DB = 30.0
+"""A layer that keeps this is well: rounding to 8 bits alone leaves 30 to 45 dB."""
+
+
+@dataclass
+class CloseLook:
+    """What is known of one tensor from the samples that are looked at closely.
+
+    Attributes:
+        signal, layer: squares of the float tensor, and of the noise of its layer on clean inputs.
+        from_input: noise that the rounding of each input alone makes.
+        reach: largest absolute value of each channel, for axis 1 and for the last one.
+        low, high: smallest and largest value.
+    """
+
+    signal: float = 0.0
+    layer: float = 0.0
+    from_input: dict[str, float] = field(default_factory=dict)
+    reach: dict[int, NDArray[Any]] = field(default_factory=dict)
+    low: float = np.inf
+    high: float = -np.inf
+
+    def add(self, seen: Measured, real: NDArray[Any]) -> None:
+        """Take one sample; ``real`` is what the layer gives on clean inputs, as real values."""
+        exact = seen.exact.astype(np.float64)
+        exact = np.where(np.isfinite(exact), exact, 0.0)
+        self.signal += float(np.sum(exact**2))
+        self.layer += float(np.nansum((real - exact) ** 2))
+        for name, array in seen.from_input.items():
+            noise = float(np.nansum((array.astype(np.float64) - exact) ** 2))
+            self.from_input[name] = self.from_input.get(name, 0.0) + noise
+        self.low, self.high = min(self.low, exact.min()), max(self.high, exact.max())
+        axis = -1 if seen.pair.channels_last else 1
+        for at in {axis % exact.ndim, exact.ndim - 1} if exact.ndim > 1 else ():
+            others = tuple(a for a in range(exact.ndim) if a != at)
+            reach = np.abs(exact).max(axis=others)
+            if at in self.reach and self.reach[at].size != reach.size:
+                self.reach.pop(at)  # an axis of changing length is none of channels
+            else:
+                self.reach[at] = np.maximum(self.reach.get(at, 0.0), reach)
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """A node that loses accuracy, and why.
+
+    Attributes:
+        node, op_type: in the float model.
+        tensor: whose grid is the cause, or what the node makes.
+        sqnr_db: of the worst layer that suffers from it, on clean inputs.
+        layers: these layers, by the node that ends each.
+        reason: the rule's name.
+        text: one line that says what was found.
+        setting: what changes it.
+    """
+
+    node: str
+    op_type: str
+    tensor: str
+    sqnr_db: float
+    layers: tuple[str, ...]
+    reason: str
+    text: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that the rules look at.
+
+    Attributes:
+        pairs: by float tensor, in the order of the graph.
+        own: error of each layer on clean inputs, over all samples.
+        looks: by float tensor.
+        inputs: float tensor → the tensors that its layer reads.
+        weights: float tensor → weight codes of its layer, zero point taken off, output channels
+            first, and whether each of these has its own scale.
+    """
+
+    pairs: Mapping[str, Any]
+    own: Mapping[str, TensorError]
+    looks: Mapping[str, CloseLook]
+    inputs: Mapping[str, Sequence[str]]
+    weights: Mapping[str, tuple[NDArray[Any], bool]]
+
+
+def find_culprits(evidence: Evidence, top: int) -> list[Culprit]:
+    """The nodes behind layers that keep less than `HEALTHY_DB`, worst first, each once."""
+    ranked = [
+        (ratio, name)
+        for name, error in evidence.own.items()
+        if (ratio := error.sqnr_db) is not None and ratio < HEALTHY_DB and _on_codes(evidence, name)
+    ]
+    found: dict[tuple[str, str], Culprit] = {}
+    for ratio, name in sorted(ranked):
+        one = _explain(evidence, name, ratio)
+        key = one.tensor, one.reason
+        if key in found:
+            layers = (*found[key].layers, *one.layers)
+            found[key] = replace(found[key], layers=tuple(dict.fromkeys(layers)))
+        else:
+            found[key] = one
+    return list(found.values())[:top]
+
+
+def _on_codes(evidence: Evidence, name: str) -> bool:
+    around = [name, *evidence.inputs[name]]
+    return name in evidence.weights or any(evidence.pairs[n].grid is not None for n in around)
+
+
+def _explain(evidence: Evidence, name: str, ratio: float) -> Culprit:
+    """Blame the largest part of a layer's noise: an input's grid, the output's, or the weights'."""
+    look, own = evidence.looks[name], evidence.own[name]
+    power = max(look.signal, 1e-30)
+    parts = {n: noise / power for n, noise in look.from_input.items()}
+    largest = max(parts.values(), default=0.0)
+    grid_noise = own.grid_noise / own.signal
+    if grid_noise > MORE * largest:  # an op that only moves codes rounds nothing anew
+        parts[name] = grid_noise
+    blamed = max(parts, key=lambda n: parts[n], default=name)
+    rest = min(look.layer / power, own.noise / own.signal) - sum(parts.values())
+    if name in evidence.weights and rest > parts.get(blamed, 0.0):
+        blamed, (reason, text, setting) = name, _weights_rule(evidence, name)
+    else:
+        reason, text, setting = _grid_rule(evidence, blamed)
+    owner, layer = evidence.pairs[blamed], evidence.pairs[name]
+    return Culprit(
+        owner.node or owner.tensor,
+        owner.op_type,
+        blamed,
+        ratio,
+        (layer.node or layer.tensor,),
+        reason,
+        text,
+        setting,
+    )
+
+
+def _grid_rule(evidence: Evidence, name: str) -> tuple[str, str, str]:
+    """Reason, what was found, and the setting, for a tensor whose grid is the cause."""
+    pair, look = evidence.pairs[name], evidence.looks[name]
+    node = pair.node or name
+    readers = [n for n, inputs in evidence.inputs.items() if name in inputs]
+    reader = evidence.pairs[readers[0]].node if readers else node
+    if pair.grid is None:
+        return "rounding", "its layer rounds at run time", f"--exclude {node}"
+    low, high = pair.grid.range
+    own = evidence.own[name]
+    if own.outside > CLIPPED * (own.grid_noise - own.outside):
+        share = own.clipped / max(own.elements, 1)
+        told = f"{share:.2%} of its values lie outside its grid [{low:.4g}, {high:.4g}]"
+        return "clipped range", told, f"more calibration samples, or --observer minmax for {node}"
+    spans = {n: evidence.looks[n] for n in evidence.inputs[name] if n in evidence.looks}
+    reaches = {n: max(abs(s.low), abs(s.high)) for n, s in spans.items()}
+    least, most = (min(reaches.values(), default=0.0), max(reaches.values(), default=0.0))
+    if len(reaches) > 1 and most > UNLIKE * least > 0 and pair.op_type == "Concat":
+        small = min(reaches, key=lambda n: reaches[n])
+        codes = max(1, round(2 * least / pair.grid.scale))
+        told = f"one grid for inputs of unlike range: {small} (to {least:.3g}) has {codes} codes"
+        return "shared grid", f"{told}, another reaches {most:.3g}", f"--exclude {reader}"
+    channel = outlier(look)
+    if channel is not None:
+        index, times = channel
+        told = f"channel {index} reaches {times:.0f} times as far as the middle one on one grid"
+        return "outlier channel", told, f"--exclude {reader}, whose input keeps too few codes"
+    used = (look.high - min(look.low, 0.0)) / (high - low)
+    if used < FEW:
+        told = f"the values {_range(look)} use {used:.0%} of the grid [{low:.4g}, {high:.4g}]"
+        return "few codes used", told, f"--observer histogram for {node}, typical samples"
+    told = f"its values spread wider than 8 bits resolve (step {pair.grid.scale:.3g})"
+    return "rounding", told, f"--exclude {reader}"
+
+
+def outlier(look: CloseLook) -> tuple[int, float] | None:
+    """The channel that reaches `UNLIKE` times as far as the middle one, and how many times."""
+    best: tuple[int, float] | None = None
+    for reach in look.reach.values():
+        alive = reach[reach > 0]
+        if alive.size < 2:
+            continue
+        times = float(reach.max() / np.median(alive))
+        if times >= UNLIKE and (best is None or times > best[1]):
+            best = int(reach.argmax()), times
+    return best
+
+
+def _weights_rule(evidence: Evidence, name: str) -> tuple[str, str, str]:
+    """The same for a layer whose weights, or whose kernel, are the cause."""
+    codes, per_channel = evidence.weights[name]
+    node = evidence.pairs[name].node
+    rows = np.abs(codes.reshape(codes.shape[0], -1)).astype(np.float64)
+    middle = np.maximum(np.median(rows, axis=1), 0.5)
+    times = float(np.median(rows.max(axis=1) / middle))
+    if times >= UNLIKE:
+        inputs = np.abs(codes.reshape(*codes.shape[:2], -1)).max(axis=(0, 2))
+        columns = np.bincount(
+            np.abs(codes.reshape(*codes.shape[:2], -1)).max(axis=2).argmax(axis=1),
+            minlength=len(inputs),
+        )
+        told = f"weights of input {int(columns.argmax())} are {times:.0f} times the others"
+        return "outlier weights", f"{told}, which keep few codes", f"--exclude {node}"
+    tops = rows.max(axis=1)
+    if not per_channel and tops.max() > UNLIKE * max(float(np.median(tops)), 0.5):
+        told = "output channels of unlike size share one weight scale"
+        return "shared weight grid", told, f'recipe: "{node}": {{"weight": "per-channel"}}'
+    return "weight rounding", "its weights are coarse in 8 bits", f"--exclude {node}"
+
+
+def _range(look: CloseLook) -> str:
+    return f"[{look.low:.4g}, {look.high:.4g}]"
+
+
+def real_values(seen: Measured, array: NDArray[Any]) -> NDArray[Any]:
+    """Codes of a pair as real values; real values as they are."""
+    grid = seen.pair.grid
+    if grid is None:
+        return array.astype(np.float64)
+    return (array.astype(np.float64) - grid.zero_point) * grid.scale
