@@ -6,7 +6,7 @@ from lucid_fx.graph_module import GraphModule
 from lucid_fx.prepared import PreparedModule
 from lucid_fx.target import TARGETS, Target
 from lucid_fx.tracing import trace
-from lucid_fx.weight_only import quantize_weights
+from lucid_fx.weight_only import adopt_matmul_nbits, quantize_weights
 from lucid_fx.workflow import calibrate, convert_fx, fuse, prepare_fx, quantize
 
 __version__ = "0.1.0"
@@ -18,6 +18,7 @@ __all__ = [
     "LucidFxWarning",
     "PreparedModule",
     "Target",
+    "adopt_matmul_nbits",
     "calibrate",
     "convert_fx",
     "fuse",

@@ -15,6 +15,7 @@ from lucid_fx.ir.walk import is_op, nodes
 from lucid_fx.layer_inputs import gram_matrices
 from lucid_fx.mapping import check_mapping, recipes_by_node
 from lucid_fx.native.library import load
+from lucid_fx.passes.adopt_matmul_nbits import AdoptMatMulNBits
 from lucid_fx.passes.eliminate_dead import EliminateDead
 from lucid_fx.passes.pipeline import run_pipeline
 from lucid_fx.passes.quantize_weights import QuantizeWeights, quantize_stored
@@ -80,6 +81,26 @@ def quantize_weights(
     plan = _plan(module.model, mapping, config)
     samples = _samples(module, plan, data)
     _Quantization(module.model, plan, chosen_op, samples, progress).run()
+    return module
+
+
+def adopt_matmul_nbits(model: Any, *, compute: Compute | None = None) -> GraphModule:
+    """Repack products whose weights are on codes already for MatMulInt4; the weights stay the same.
+
+    Args:
+        model: anything that `trace` takes; holds MatMulNBits, or DequantizeLinear before MatMul.
+        compute: how the products run; None for what the model says, see `AdoptMatMulNBits`.
+
+    Raises:
+        ConfigError: the native library is not installed.
+    """
+    if load() is None:
+        raise ConfigError(
+            "MatMulInt4 is an op of the native library, which is not installed",
+            hint="the model runs as it is",
+        )
+    module = trace(model, allow_quantized=True, mapped=True)
+    run_pipeline(module.model, (AdoptMatMulNBits(compute), EliminateDead()))
     return module
 
 

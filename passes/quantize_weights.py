@@ -24,12 +24,14 @@ from lucid_fx.ops.emit import Emit
 from lucid_fx.passes.pipeline import GraphPass
 from lucid_fx.passes.weight_operands import Product, WeightOperands, product_node
 from lucid_fx.passes.weight_sites import StoredWeight, WeightSite, find_site, shared_refusal
+from lucid_fx.quantization.block import ScaleDtype
 from lucid_fx.quantization.weight_only import (
     QuantizedMatrix,
     WeightConfig,
     WeightsOp,
     quantize_matrix,
 )
+from lucid_fx.quantization.weight_only.grids import matrix_scale
 
 Quantizer = Callable[[StoredWeight, WeightConfig], QuantizedMatrix]
 """Chooses the codes of a weight; called when they are read, not when the pass runs."""
@@ -60,7 +62,7 @@ class QuantizeWeights(GraphPass):
 
     def run(self, model: ir.Model) -> bool:
         """Rewrite in place."""
-        operands = WeightOperands(model, self.op, self.quantizer)
+        operands = WeightOperands(model, self.op, self.quantizer, _factor)
         chosen, reasons = self.sites(model)
         for node in nodes(model):
             if reason := reasons.get(str(node.name)):
@@ -93,13 +95,15 @@ class QuantizeWeights(GraphPass):
                 reasons[name] = reason
         return chosen, reasons
 
-    def _rewrite(self, model: ir.Model, operands: WeightOperands, site: WeightSite) -> None:
+    def _rewrite(
+        self, model: ir.Model, operands: WeightOperands[StoredWeight], site: WeightSite
+    ) -> None:
         node, (k, n) = site.node, site.weight.shape
         config = self.plan[str(node.name)]
         bias, rest, last = _bias(node, n)
         sources = tuple(dict.fromkeys((node, last)))
         emit = Emit(model, operands.names, last, self.name, sources)
-        stored = operands.of(emit, site, config)
+        stored = operands.of(emit, site.weight, config, site.input)
         product = Product(site.input, k, n, config, stored, bias)
         output = product_node(emit, self.op, product, node.outputs[0])
         if rest is not None:
@@ -110,6 +114,11 @@ class QuantizeWeights(GraphPass):
         take_place(last, [output])
         if last is not node:
             remove(node)
+
+
+def _factor(weight: StoredWeight, config: WeightConfig) -> float:
+    """The scale over a whole weight, which has to be known before the others are computed."""
+    return matrix_scale(weight.read(), config) if config.scale is ScaleDtype.UE4M3 else 1.0
 
 
 def _bias(node: ir.Node, n: int) -> tuple[NDArray[np.float32] | None, ir.Value | None, ir.Node]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -15,7 +15,6 @@ from lucid_fx.errors import LucidFxError, ModelError
 from lucid_fx.ir.derived import DerivedTensor, Together
 from lucid_fx.ir.naming import Names
 from lucid_fx.ops.emit import CONTRIB, NATIVE, Emit
-from lucid_fx.passes.weight_sites import StoredWeight, WeightSite
 from lucid_fx.quantization.block import ScaleDtype
 from lucid_fx.quantization.weight_only import (
     QuantizedMatrix,
@@ -23,7 +22,6 @@ from lucid_fx.quantization.weight_only import (
     WeightsOp,
     operand_shapes,
 )
-from lucid_fx.quantization.weight_only.grids import matrix_scale
 
 LAYOUT = 1
 """Version of the packed layout that `NativeMatMul.pack` writes."""
@@ -51,40 +49,59 @@ class Product:
     bias: NDArray[np.float32] | None
 
 
-class WeightOperands:
+class Source(Protocol):
+    """A constant matrix of the model."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def tensor(self) -> ir.TensorProtocol:
+        """Where its numbers are."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(K, N)``."""
+
+
+AnySource = TypeVar("AnySource", bound=Source)
+
+
+class WeightOperands(Generic[AnySource]):
     """The operands of each weight once, whoever reads it.
 
     Args:
         model: where they go.
         op: whose operands they are.
-        quantizer: chooses the codes.
+        codes: gives the codes of a weight; called when an operand is read.
+        factor: gives the global scale; called at once.
     """
 
     def __init__(
         self,
         model: ir.Model,
         op: WeightsOp,
-        quantizer: Callable[[StoredWeight, WeightConfig], QuantizedMatrix],
+        codes: Callable[[AnySource, WeightConfig], QuantizedMatrix],
+        factor: Callable[[AnySource, WeightConfig], float] = lambda weight, config: 1.0,
     ) -> None:
-        self.model, self.op, self.quantizer = model, op, quantizer
+        self.op, self.codes, self.factor = op, codes, factor
         self.names, self._together = Names(model), Together()
         self._done: dict[tuple[object, ...], StoredMatrix] = {}
 
-    def of(self, emit: Emit, site: WeightSite, config: WeightConfig) -> StoredMatrix:
-        """The operands for a site; their numbers are computed when they are read."""
-        weight, scales = site.weight, scale_type(site.input, config, self.op)
-        key = (id(site.value), weight.transposed, config, scales)
+    def of(self, emit: Emit, weight: AnySource, config: WeightConfig, x: ir.Value) -> StoredMatrix:
+        """The operands for a product of ``x``; their numbers are computed when they are read."""
+        scales = scale_type(x, config, self.op)
+        key = (weight, config, scales)
         if key not in self._done:
             self._done[key] = self._stored(emit, weight, config, scales)
         return self._done[key]
 
     def _stored(
-        self, emit: Emit, weight: StoredWeight, config: WeightConfig, scales: Any
+        self, emit: Emit, weight: AnySource, config: WeightConfig, scales: Any
     ) -> StoredMatrix:
         compute = functools.partial(self._compute, weight, config, scales)
-        factor, key = 1.0, object()
-        if config.scale is ScaleDtype.UE4M3:
-            factor = _named(weight, lambda: matrix_scale(weight.read(), config))
+        factor, key = _named(weight, lambda: self.factor(weight, config)), object()
         values: dict[str, ir.Value] = {}
         shapes = operand_shapes(config, *weight.shape, self.op, scales)
         for name, (dtype, shape) in shapes.items():
@@ -96,10 +113,10 @@ class WeightOperands:
         return StoredMatrix(values["codes"], values["scales"], zeros, factor)
 
     def _compute(
-        self, weight: StoredWeight, config: WeightConfig, scales: Any
+        self, weight: AnySource, config: WeightConfig, scales: Any
     ) -> Mapping[str, NDArray[Any]]:
         def compute() -> Mapping[str, NDArray[Any]]:
-            matrix = self.quantizer(weight, config)
+            matrix = self.codes(weight, config)
             return matrix.operands() if self.op == "matmulint4" else matrix.nbits_operands(scales)
 
         found: Mapping[str, NDArray[Any]] = _named(weight, compute)
@@ -159,7 +176,7 @@ def _trimmed(inputs: list[ir.Value | None]) -> list[ir.Value | None]:
     return inputs
 
 
-def _named(weight: StoredWeight, compute: Callable[[], Any]) -> Any:
+def _named(weight: Source, compute: Callable[[], Any]) -> Any:
     """Run a computation on a weight, and name the weight where it fails."""
     try:
         return compute()
