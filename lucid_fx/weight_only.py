@@ -15,7 +15,7 @@ from lucid_fx.ir.walk import is_op, nodes
 from lucid_fx.layer_inputs import gram_matrices
 from lucid_fx.mapping import check_mapping, recipes_by_node
 from lucid_fx.native.library import load
-from lucid_fx.passes.adopt_matmul_nbits import AdoptMatMulNBits
+from lucid_fx.passes.adopt_matmul_nbits import AdoptMatMulNbits
 from lucid_fx.passes.eliminate_dead import EliminateDead
 from lucid_fx.passes.pipeline import run_pipeline
 from lucid_fx.passes.quantize_weights import QuantizeWeights, quantize_stored
@@ -89,7 +89,7 @@ def adopt_matmul_nbits(model: Any, *, compute: Compute | None = None) -> GraphMo
 
     Args:
         model: anything that `trace` takes; holds MatMulNBits, or DequantizeLinear before MatMul.
-        compute: how the products run; None for what the model says, see `AdoptMatMulNBits`.
+        compute: how the products run; None for what the model says, see `AdoptMatMulNbits`.
 
     Raises:
         ConfigError: the native library is not installed.
@@ -100,7 +100,7 @@ def adopt_matmul_nbits(model: Any, *, compute: Compute | None = None) -> GraphMo
             hint="the model runs as it is",
         )
     module = trace(model, allow_quantized=True, mapped=True)
-    run_pipeline(module.model, (AdoptMatMulNBits(compute), EliminateDead()))
+    run_pipeline(module.model, (AdoptMatMulNbits(compute), EliminateDead()))
     return module
 
 

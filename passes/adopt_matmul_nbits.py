@@ -72,7 +72,7 @@ class CodedWeight:
 
 
 @dataclass(frozen=True)
-class AdoptMatMulNBits(GraphPass):
+class AdoptMatMulNbits(GraphPass):
     """Repack products on codes; their weights stay the same, bit for bit.
 
     ``y = com.microsoft.MatMulNBits (x, codes, scales)``, or ``w = DequantizeLinear <axis = 0,

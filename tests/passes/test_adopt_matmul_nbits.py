@@ -15,7 +15,7 @@ from lucid_fx.errors import ConfigError
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.walk import attribute, constant, nodes
 from lucid_fx.native.library import load
-from lucid_fx.passes.adopt_matmul_nbits import AdoptMatMulNBits
+from lucid_fx.passes.adopt_matmul_nbits import AdoptMatMulNbits
 from lucid_fx.passes.eliminate_dead import EliminateDead
 from lucid_fx.passes.name_everything import NameEverything
 from lucid_fx.passes.pipeline import run_pipeline
@@ -85,7 +85,7 @@ def test_weights_are_the_same_bit_for_bit(bits: int, zero_points: bool) -> None:
     twin = model.clone()
     twin.graph.inputs[0].shape = twin.graph.outputs[0].shape = None
     (wanted,) = Session(twin).run({"x": eye})
-    assert AdoptMatMulNBits().run(model)
+    assert AdoptMatMulNbits().run(model)
     np.testing.assert_array_equal(real(model), wanted)
     ledger = ledger_of(model)
     value = f"{'U' if zero_points else 'Q'}{bits}{'' if zero_points else 'F'}"
@@ -97,7 +97,7 @@ def test_the_node_and_its_bias() -> None:
     arrays = random(4, False) | {"b": bias}
     check_pass(
         nbits(4, arrays, rest=", , b"),
-        AdoptMatMulNBits(),
+        AdoptMatMulNbits(),
         f"""{HEADER}g (float[3,{K}] x) => (float[3,{N}] y)
         <uint8[2,768] w_codes, float[2,3,16] w_scales, float[{N}] m_bias = {text(bias)}> {{
         y = lucid_fx.MatMulInt4 <K = {K}, N = {N}, block_size = {BLOCK}, value = "Q4F",
@@ -110,7 +110,7 @@ def test_products_run_as_they_did(level: int, compute: str) -> None:
     source = nbits(4, random(4, True)).replace("accuracy_level = 1", f"accuracy_level = {level}")
     for wanted, asked in ((compute, None), ("int8", "int8")):
         model = model_from(source)
-        AdoptMatMulNBits(asked).run(model)  # type: ignore[arg-type]
+        AdoptMatMulNbits(asked).run(model)  # type: ignore[arg-type]
         assert [attribute(n, "compute") for n in nodes(model)] == [wanted]
 
 
@@ -150,7 +150,7 @@ def test_dequantize_in_front_of_a_product(kind: str, zero_points: bool) -> None:
     steps = arrays["s"].repeat(BLOCK, axis=0)[:K]
     zeros = arrays.get("z", np.zeros((blocks, N))).astype(np.float32).repeat(BLOCK, axis=0)[:K]
     wanted = (arrays["w"].astype(np.float32) - zeros) * steps
-    run_pipeline(model, (AdoptMatMulNBits(), EliminateDead()))
+    run_pipeline(model, (AdoptMatMulNbits(), EliminateDead()))
     assert [n.op_type for n in nodes(model)] == ["MatMulInt4"]
     np.testing.assert_array_equal(real(model), wanted)
     (y,) = Session(model).run({"x": np.eye(K, dtype=np.float32)})
@@ -185,7 +185,7 @@ GROUPS = {"g": np.zeros(K, np.int32)}
     ],
 )
 def test_what_stays_says_why(source: str, reason: str) -> None:
-    model = check_unchanged(source, AdoptMatMulNBits())
+    model = check_unchanged(source, AdoptMatMulNbits())
     assert reason in ledger_of(model)["m"].reason
     assert ledger_of(model)["m"].status == "refused"
 
