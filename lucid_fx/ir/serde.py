@@ -21,12 +21,13 @@ INLINE_LIMIT = 1_600_000_000
 """Bytes of initializers above which a model does not fit into one protobuf (which ends at 2 GB)."""
 
 
-def load_model(path: str | Path, *, mapped: bool = False) -> ir.Model:
+def load_model(path: str | Path, *, mapped: bool = False, need_data: bool = True) -> ir.Model:
     """Read an ONNX file; external data stays memory-mapped.
 
     Args:
         path: the file.
         mapped: leave large weights that the file itself holds in it, too.
+        need_data: refuse where external data is missing.
 
     Raises:
         ModelError: no such file, not ONNX, external data missing.
@@ -46,7 +47,7 @@ def load_model(path: str | Path, *, mapped: bool = False) -> ir.Model:
         raise ModelError(f"{str(path)!r} is not an ONNX model ({first_line(error)})") from error
     if not model.graph.outputs:
         raise ModelError(f"{str(path)!r} is not an ONNX model (its graph has no outputs)")
-    for tensor in tensors(model):
+    for tensor in tensors(model) if need_data else ():
         require_file(tensor)
     return model
 
