@@ -10,7 +10,7 @@ from typing import Any
 
 from lucid_fx.culprits import HEALTHY_DB, CloseLook, Culprit
 from lucid_fx.ir.pairing import Pair
-from lucid_fx.tables import html_table, text_table
+from lucid_fx.ir.tables import html_table, text_table
 from lucid_fx.tensor_error import TensorError
 
 

@@ -16,8 +16,8 @@ from lucid_fx.ir.grids import code_grids
 from lucid_fx.ir.ledger import METADATA_KEY, Ledger, ledger_of
 from lucid_fx.ir.matching import GraphNode, Match, graph_nodes, match_graphs
 from lucid_fx.ir.serde import from_proto, load_model
+from lucid_fx.ir.tables import html_table, text_table
 from lucid_fx.ir.walk import graphs
-from lucid_fx.tables import html_table, text_table
 
 Kind = Literal["same", "moved", "rewritten", "removed", "added"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from numpy.typing import NDArray
 from lucid_fx.errors import DataError
 from lucid_fx.ir.ledger import METADATA_KEY, Ledger, ledger_of
 from lucid_fx.ir.naming import near_matches
+from lucid_fx.ir.printing import annotated_text
 from lucid_fx.ir.saving import save_model
-from lucid_fx.ir.serde import model_bytes, to_text, weight_bytes
+from lucid_fx.ir.serde import model_bytes, weight_bytes
+from lucid_fx.ir.tables import html_table
 from lucid_fx.ir.walk import nodes
 from lucid_fx.runtime.session import Session
 
@@ -135,7 +138,14 @@ class GraphModule:
         return model_bytes(self.model)
 
     def __str__(self) -> str:
-        return to_text(self.model)
+        """ONNX text that `from_text` reads back, with the provenance of each node as a comment."""
+        return annotated_text(self.model)
+
+    def _repr_html_(self) -> str:
+        ops = Counter(node.op_type for node in nodes(self.model))
+        rows = [["op", "nodes"], *([op, str(count)] for op, count in ops.most_common())]
+        weights = f"{self.nbytes:,} bytes of weights"
+        return html_table(rows, f"{self!r}, {weights}") + self.ledger._repr_html_()
 
     def __repr__(self) -> str:
         count = sum(1 for _ in nodes(self.model))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -13,6 +15,19 @@ from lucid_fx.ir.verify import verify
 
 After = Callable[["GraphPass", ir.Model, bool], None]
 """Called after each pass with the pass, the model, and whether it changed anything."""
+
+
+_WATCHERS: ContextVar[tuple[After, ...]] = ContextVar("watchers", default=())
+
+
+@contextmanager
+def watching(after: After) -> Iterator[None]:
+    """Call ``after`` behind every pass of every pipeline that runs meanwhile."""
+    token = _WATCHERS.set((*_WATCHERS.get(), after))
+    try:
+        yield
+    finally:
+        _WATCHERS.reset(token)
 
 
 @dataclass(frozen=True)
@@ -57,8 +72,8 @@ def run_pipeline(
                 hint=f"passes already run: {', '.join(done) or 'none'}; please report this defect",
             ) from error
         done.append(graph_pass.name)
-        if after is not None:
-            after(graph_pass, model, changed)
+        for watcher in (*_WATCHERS.get(), *([after] if after is not None else [])):
+            watcher(graph_pass, model, changed)
     return model
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from lucid_fx.ir.provenance import origins
+from lucid_fx.ir.tables import html_table
 from lucid_fx.ir.walk import nodes
 
 Status = Literal["quantized", "passed_through", "fused", "float", "refused"]
@@ -95,6 +96,12 @@ class Ledger:
         )
         lines += [f"      {count:4d} × {reason}" for reason, count in left.most_common(8)]
         return "\n".join(lines + [f"note: {note}" for note in self.notes])
+
+    def _repr_html_(self) -> str:
+        rows = [["node", "op", "status", "reason", "pass"]]
+        rows += [[e.node, e.op_type, e.status, e.reason, e.pass_name] for e in self]
+        notes = [["notes"], *([note] for note in self.notes)]
+        return html_table(rows, "ledger") + html_table(notes)
 
     def to_json(self) -> str:
         """All entries and notes as JSON text; `from_json` reads it back."""
