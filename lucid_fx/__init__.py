@@ -1,6 +1,10 @@
 """Whole-graph post-training quantization of ONNX models for onnxruntime."""
 
 from lucid_fx import quantization
+from lucid_fx.bisecting import Bisection, bisect
+from lucid_fx.comparing import compare
+from lucid_fx.comparison import Comparison
+from lucid_fx.diffing import GraphDiff, diff
 from lucid_fx.errors import LucidFxError, LucidFxWarning
 from lucid_fx.graph_module import GraphModule
 from lucid_fx.prepared import PreparedModule
@@ -13,14 +17,20 @@ __version__ = "0.1.0"
 
 __all__ = [
     "TARGETS",
+    "Bisection",
+    "Comparison",
+    "GraphDiff",
     "GraphModule",
     "LucidFxError",
     "LucidFxWarning",
     "PreparedModule",
     "Target",
     "adopt_matmul_nbits",
+    "bisect",
     "calibrate",
+    "compare",
     "convert_fx",
+    "diff",
     "fuse",
     "prepare_fx",
     "quantization",

@@ -1,4 +1,4 @@
-"""The command line: `lucid-fx quantize | inspect | demo | models`.
+"""The command line: quantize, inspect, diff, compare, print, bisect, demo, models.
 
 Exit status: 0 success, 1 internal error, 2 bad usage or bad input (one line on stderr), 3 for
 ``--strict`` when something asked for was not quantized, 130 when interrupted.
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import lucid_fx
-from lucid_fx import models, workflow
+from lucid_fx import cli_looking, models, workflow
 from lucid_fx.cli_options import (
     AllowOption,
     BlockOption,
@@ -34,6 +34,7 @@ from lucid_fx.cli_options import (
     ModelFile,
     ObserverOption,
     OutOption,
+    PrintAfterOption,
     RecipeOption,
     StrictOption,
     TargetOption,
@@ -66,6 +67,7 @@ app = typer.Typer(
 )
 models_app = typer.Typer(help="Real models to try lucid_fx on.")
 app.add_typer(models_app, name="models")
+cli_looking.register(app)
 
 
 @app.callback(invoke_without_command=True)
@@ -109,6 +111,7 @@ def quantize_command(
     strict: StrictOption = False,
     ledger: LedgerOption = None,
     allow_quantized: AllowOption = False,
+    print_after: PrintAfterOption = None,
 ) -> None:
     """Quantize a model with calibration samples, or only its weights without.
 
@@ -141,7 +144,7 @@ def quantize_command(
         exclude=exclude or (),
         exclude_op=exclude_op or (),
     )
-    with _progress_bar("calibrating") as progress:
+    with cli_looking.printing_after(print_after), _progress_bar("calibrating") as progress:
         result = quantize_file(
             model,
             calib,

@@ -175,3 +175,11 @@ AllowOption = Annotated[
         "--allow-quantized", help="Take a model with quantized nodes, and keep those as they are."
     ),
 ]
+PrintAfterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--print-after",
+        metavar="PASS",
+        help="Print the graph after this pass; all: after each that changed it.",
+    ),
+]
