@@ -37,8 +37,8 @@ class PassEffect:
         stage: "fuse" or "convert".
         pass_name: which pass.
         sqnr_db: the least signal-to-noise ratio of any output, against the model as it came in;
-            None where onnxruntime does not take the model at this point.
-        error: why it does not.
+            None where that cannot be measured at this point.
+        error: why it cannot.
     """
 
     stage: str
@@ -146,6 +146,10 @@ class _Watch:
 
     def after(self, graph_pass: GraphPass, model: ir.Model, changed: bool) -> None:
         if not changed:
+            return
+        if graph_pass.completed_by:
+            text = f"not yet: it holds once {graph_pass.completed_by} has run"
+            self.effects.append(PassEffect(self.stage, graph_pass.name, None, text))
             return
         try:
             ratio, error = self._least(model), ""

@@ -57,16 +57,16 @@ def convert_passes(
     reference: tuple[GraphPass, ...] = (
         # first: its sites are those of the float graph that was observed
         EqualizeChannels(statistics.factors),
-        # a Relu between Conv and Q would keep the Conv in float
-        AbsorbActivationRange(plan.absorbed),
         # before weights become codes: the kernels want whole vectors of channels
         PadDepthwiseChannels(plan.integer, target.depthwise_width),
         # before Q and DQ: takes whole MatMul + Add pairs
         QuantizeMatMulDynamic(plan.dynamic, weights, target, portable=format == "qdq"),
         QuantizeLSTMDynamic(plan.dynamic, weights, target),
         QuantizeEmbeddings(prepared.left_in_float()),
-        # last of the float rewrites: in float regions one op reads x in place of two
+        # after rewrites of products: in float regions one op reads x in place of two
         MergeHardSwish(plan.integer),
+        # a Relu between Conv and Q would keep the Conv in float; only the Q makes up for it
+        AbsorbActivationRange(plan.absorbed),
         # the reference form
         InsertQDQ(plan.integer, statistics.grids, weights, target, statistics.means),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import onnx_ir as ir
 
@@ -23,6 +24,8 @@ class AbsorbActivationRange(GraphPass):
     Attributes:
         absorbed: names of the Relu and Clip nodes.
     """
+
+    completed_by: ClassVar[str] = "insert-qdq"
 
     absorbed: frozenset[str] = field(default_factory=frozenset)
 

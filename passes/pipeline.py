@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import ClassVar
 
 import onnx_ir as ir
 
@@ -33,6 +34,9 @@ def watching(after: After) -> Iterator[None]:
 @dataclass(frozen=True)
 class GraphPass(ir.passes.InPlacePass):
     """A rewrite of a whole model; a frozen dataclass whose fields are its options."""
+
+    completed_by: ClassVar[str] = ""
+    """The pass that must follow before the model gives the right numbers; "" for none."""
 
     @property
     def name(self) -> str:
