@@ -19,6 +19,7 @@ from lucid_fx.graph_module import Feed, GraphModule
 from lucid_fx.ir.extraction import computed, reads
 from lucid_fx.ir.grids import grid_values
 from lucid_fx.ir.walk import attribute, constant
+from lucid_fx.ops.table import find_row
 from lucid_fx.paired_run import GROUP_BYTES, PairedRun
 from lucid_fx.tensor_error import TensorError
 from lucid_fx.tracing import trace
@@ -77,9 +78,9 @@ def compare(
             progress(count, len(data) if isinstance(data, Sized) else None)
     evidence = Evidence(
         {pair.tensor: pair for pair in run.pairs}, own, looks, run.inputs,
-        _weights(coded.model, run),
+        _owners(exact.model, run), _weights(coded.model, run),
     )  # fmt: skip
-    rows = [TensorRow.of(p, given[p.tensor], own[p.tensor], looks[p.tensor]) for p in run.pairs]
+    rows = [TensorRow.of(p, given[p.tensor], own[p.tensor]) for p in run.pairs]
     outputs = {name: given[name].sqnr_db for name in exact.output_names if name in given}
     return Comparison(rows, find_culprits(evidence, top), count, outputs, run.unmatched)
 
@@ -115,6 +116,26 @@ def _check_inputs(exact: GraphModule, coded: GraphModule) -> None:
             f"the quantized model has an input {missing[0]!r} that the float model has not",
             hint="compare a float model with the quantized model that was made from it",
         )
+
+
+def _owners(model: ir.Model, run: PairedRun) -> dict[str, tuple[str, str]]:
+    """The node with weights between a tensor and those that its layer reads, else its maker."""
+    values, stops = computed(model), {pair.tensor for pair in run.pairs}
+    found = {}
+    for pair in run.pairs:
+        found[pair.tensor] = pair.node or pair.tensor, pair.op_type
+        stack, seen = [values[pair.tensor].producer()], set[int]()
+        while stack:
+            node = stack.pop()
+            if node is None or id(node) in seen:
+                continue
+            seen.add(id(node))
+            row = find_row(node)
+            if row is not None and row.weight is not None:
+                found[pair.tensor] = node.name or "", node.op_type
+                break
+            stack += [v.producer() for v in reads(node) if v.name not in stops]
+    return found
 
 
 def _weights(model: ir.Model, run: PairedRun) -> dict[str, tuple[NDArray[Any], bool]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lucid_fx.culprits import HEALTHY_DB, CloseLook, Culprit
+from lucid_fx.culprits import HEALTHY_DB, Culprit
 from lucid_fx.ir.pairing import Pair
 from lucid_fx.ir.tables import html_table, text_table
 from lucid_fx.tensor_error import TensorError
@@ -26,8 +26,7 @@ class TensorRow:
         own_sqnr_db: the same of its layer alone, on the float model's tensors.
         max_error_steps: largest error in steps of its grid; None where it has none.
         clipped: share of the float values that lie outside the grid.
-        range_used: share of the grid's range that the float values span, in the samples that are
-            looked at closely.
+        range_used: share of the grid's range that the float values span.
         codes_used: number of different codes met.
     """
 
@@ -43,14 +42,14 @@ class TensorRow:
     codes_used: int | None
 
     @classmethod
-    def of(cls, pair: Pair, given: TensorError, own: TensorError, look: CloseLook) -> TensorRow:
+    def of(cls, pair: Pair, given: TensorError, own: TensorError) -> TensorRow:
         """The row of a pair, from its statistics."""
         grid = pair.grid
         names = (pair.tensor, pair.node, pair.op_type, pair.codes, given.sqnr_db, own.sqnr_db)
         if grid is None:
             return cls(*names, None, None, None, None)
         low, high = grid.range
-        span = (min(look.high, high) - max(look.low, low)) / (high - low)
+        span = (min(own.high, high) - max(own.low, low)) / (high - low)
         clipped = given.clipped / max(given.elements, 1)
         steps = given.largest / grid.scale
         return cls(*names, steps, clipped, min(1.0, max(0.0, span)), len(given.counts))

@@ -14,14 +14,20 @@ from lucid_fx.tensor_error import TensorError
 
 CLIPPED = 4.0
 """Noise of the values outside the grid, over the noise of rounding: one bit and more is lost."""
-UNLIKE = 16.0
-"""A range this many times another's costs the smaller one four of its eight bits."""
+UNLIKE = 8.0
+"""A range this many times another's costs the smaller one three of its eight bits."""
 FEW = 0.25
 """Values that use less of the grid than this waste two bits."""
 MORE = 1.5
 """The grid of a result is looked at where it makes this many times the noise of any input."""
 HEALTHY_DB = 30.0
 """A layer that keeps this is well: rounding to 8 bits alone leaves 30 to 45 dB."""
+FAULTLESS_DB = 45.0
+"""Better than 8 bits can be: what a rule finds there costs nothing."""
+BIT_DB = 6.0
+"""What a fault is looked at before: a layer without one that keeps a bit less."""
+PLAIN = ("rounding", "weight rounding")
+"""Reasons of layers that have no fault but 8 bits."""
 
 
 @dataclass
@@ -32,15 +38,12 @@ class CloseLook:
         signal, layer: squares of the float tensor, and of the noise of its layer on clean inputs.
         from_input: noise that the rounding of each input alone makes.
         reach: largest absolute value of each channel, for axis 1 and for the last one.
-        low, high: smallest and largest value.
     """
 
     signal: float = 0.0
     layer: float = 0.0
     from_input: dict[str, float] = field(default_factory=dict)
     reach: dict[int, NDArray[Any]] = field(default_factory=dict)
-    low: float = np.inf
-    high: float = -np.inf
 
     def add(self, seen: Measured, real: NDArray[Any]) -> None:
         """Take one sample; ``real`` is what the layer gives on clean inputs, as real values."""
@@ -51,7 +54,6 @@ class CloseLook:
         for name, array in seen.from_input.items():
             noise = float(np.nansum((array.astype(np.float64) - exact) ** 2))
             self.from_input[name] = self.from_input.get(name, 0.0) + noise
-        self.low, self.high = min(self.low, exact.min()), max(self.high, exact.max())
         axis = -1 if seen.pair.channels_last else 1
         for at in {axis % exact.ndim, exact.ndim - 1} if exact.ndim > 1 else ():
             others = tuple(a for a in range(exact.ndim) if a != at)
@@ -95,6 +97,7 @@ class Evidence:
         own: error of each layer on clean inputs, over all samples.
         looks: by float tensor.
         inputs: float tensor → the tensors that its layer reads.
+        owners: float tensor → name and op of the node that says most of its layer.
         weights: float tensor → weight codes of its layer, zero point taken off, output channels
             first, and whether each of these has its own scale.
     """
@@ -103,19 +106,28 @@ class Evidence:
     own: Mapping[str, TensorError]
     looks: Mapping[str, CloseLook]
     inputs: Mapping[str, Sequence[str]]
+    owners: Mapping[str, tuple[str, str]]
     weights: Mapping[str, tuple[NDArray[Any], bool]]
 
 
 def find_culprits(evidence: Evidence, top: int) -> list[Culprit]:
-    """The nodes behind layers that keep less than `HEALTHY_DB`, worst first, each once."""
+    """The nodes behind the worst layers, worst first, each once.
+
+    Of layers that keep `HEALTHY_DB`, only those for which a rule finds more than rounding; of
+    those that keep `FAULTLESS_DB`, none.
+    """
     ranked = [
         (ratio, name)
         for name, error in evidence.own.items()
-        if (ratio := error.sqnr_db) is not None and ratio < HEALTHY_DB and _on_codes(evidence, name)
+        if (ratio := error.sqnr_db) is not None
+        and ratio < FAULTLESS_DB
+        and _on_codes(evidence, name)
     ]
     found: dict[tuple[str, str], Culprit] = {}
-    for ratio, name in sorted(ranked):
-        one = _explain(evidence, name, ratio)
+    every = [_explain(evidence, name, ratio) for ratio, name in ranked]
+    for one in sorted(every, key=lambda c: c.sqnr_db + (BIT_DB if c.reason in PLAIN else 0)):
+        if one.sqnr_db >= HEALTHY_DB and one.reason in PLAIN:
+            continue
         key = one.tensor, one.reason
         if key in found:
             layers = (*found[key].layers, *one.layers)
@@ -145,13 +157,13 @@ def _explain(evidence: Evidence, name: str, ratio: float) -> Culprit:
         blamed, (reason, text, setting) = name, _weights_rule(evidence, name)
     else:
         reason, text, setting = _grid_rule(evidence, blamed)
-    owner, layer = evidence.pairs[blamed], evidence.pairs[name]
+    node, op_type = evidence.owners[blamed]
     return Culprit(
-        owner.node or owner.tensor,
-        owner.op_type,
+        node,
+        op_type,
         blamed,
         ratio,
-        (layer.node or layer.tensor,),
+        (evidence.owners[name][0],),
         reason,
         text,
         setting,
@@ -161,9 +173,9 @@ def _explain(evidence: Evidence, name: str, ratio: float) -> Culprit:
 def _grid_rule(evidence: Evidence, name: str) -> tuple[str, str, str]:
     """Reason, what was found, and the setting, for a tensor whose grid is the cause."""
     pair, look = evidence.pairs[name], evidence.looks[name]
-    node = pair.node or name
+    node = evidence.owners[name][0]
     readers = [n for n, inputs in evidence.inputs.items() if name in inputs]
-    reader = evidence.pairs[readers[0]].node if readers else node
+    reader = evidence.owners[readers[0]][0] if readers else node
     if pair.grid is None:
         return "rounding", "its layer rounds at run time", f"--exclude {node}"
     low, high = pair.grid.range
@@ -172,10 +184,10 @@ def _grid_rule(evidence: Evidence, name: str) -> tuple[str, str, str]:
         share = own.clipped / max(own.elements, 1)
         told = f"{share:.2%} of its values lie outside its grid [{low:.4g}, {high:.4g}]"
         return "clipped range", told, f"more calibration samples, or --observer minmax for {node}"
-    spans = {n: evidence.looks[n] for n in evidence.inputs[name] if n in evidence.looks}
+    spans = {n: evidence.own[n] for n in evidence.inputs[name]}
     reaches = {n: max(abs(s.low), abs(s.high)) for n, s in spans.items()}
     least, most = (min(reaches.values(), default=0.0), max(reaches.values(), default=0.0))
-    if len(reaches) > 1 and most > UNLIKE * least > 0 and pair.op_type == "Concat":
+    if len(reaches) > 1 and most > UNLIKE * least > 0 and evidence.owners[name][1] == "Concat":
         small = min(reaches, key=lambda n: reaches[n])
         codes = max(1, round(2 * least / pair.grid.scale))
         told = f"one grid for inputs of unlike range: {small} (to {least:.3g}) has {codes} codes"
@@ -185,9 +197,9 @@ def _grid_rule(evidence: Evidence, name: str) -> tuple[str, str, str]:
         index, times = channel
         told = f"channel {index} reaches {times:.0f} times as far as the middle one on one grid"
         return "outlier channel", told, f"--exclude {reader}, whose input keeps too few codes"
-    used = (look.high - min(look.low, 0.0)) / (high - low)
+    used = (max(own.high, 0.0) - min(own.low, 0.0)) / (high - low)
     if used < FEW:
-        told = f"the values {_range(look)} use {used:.0%} of the grid [{low:.4g}, {high:.4g}]"
+        told = f"the values [{own.low:.4g}, {own.high:.4g}] use {used:.0%} of its grid"
         return "few codes used", told, f"--observer histogram for {node}, typical samples"
     told = f"its values spread wider than 8 bits resolve (step {pair.grid.scale:.3g})"
     return "rounding", told, f"--exclude {reader}"
@@ -209,7 +221,7 @@ def outlier(look: CloseLook) -> tuple[int, float] | None:
 def _weights_rule(evidence: Evidence, name: str) -> tuple[str, str, str]:
     """The same for a layer whose weights, or whose kernel, are the cause."""
     codes, per_channel = evidence.weights[name]
-    node = evidence.pairs[name].node
+    node = evidence.owners[name][0]
     rows = np.abs(codes.reshape(codes.shape[0], -1)).astype(np.float64)
     middle = np.maximum(np.median(rows, axis=1), 0.5)
     times = float(np.median(rows.max(axis=1) / middle))
@@ -226,10 +238,6 @@ def _weights_rule(evidence: Evidence, name: str) -> tuple[str, str, str]:
         told = "output channels of unlike size share one weight scale"
         return "shared weight grid", told, f'recipe: "{node}": {{"weight": "per-channel"}}'
     return "weight rounding", "its weights are coarse in 8 bits", f"--exclude {node}"
-
-
-def _range(look: CloseLook) -> str:
-    return f"[{look.low:.4g}, {look.high:.4g}]"
 
 
 def real_values(seen: Measured, array: NDArray[Any]) -> NDArray[Any]:

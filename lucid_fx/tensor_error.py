@@ -27,6 +27,7 @@ class TensorError:
         elements: finite float elements seen.
         clipped: of these, those more than half a step outside the grid.
         outside: sum of squares of how far they are from its end.
+        low, high: smallest and largest finite float value.
         counts: how often each code was met, of those that are counted.
     """
 
@@ -37,6 +38,8 @@ class TensorError:
     elements: int = 0
     clipped: int = 0
     outside: float = 0.0
+    low: float = np.inf
+    high: float = -np.inf
     counts: dict[int, int] = field(default_factory=dict)
 
     def add(self, exact: NDArray[Any], given: NDArray[Any]) -> None:
@@ -67,10 +70,12 @@ class TensorError:
         self.noise += noise if np.isfinite(noise) else np.inf
         self.largest = max(self.largest, float(error.max()), -float(error.min()))
         self.elements += exact.size
+        least, most = float(exact.min()), float(exact.max())
+        self.low, self.high = min(self.low, least), max(self.high, most)
         if grid is not None:
             low, high = grid.range
             half = grid.scale / 2
-            if float(exact.max()) > high + half or float(exact.min()) < low - half:
+            if most > high + half or least < low - half:
                 outside = (exact > high + half) | (exact < low - half)
                 beyond = exact[outside].astype(np.float64)
                 self.clipped += beyond.size
