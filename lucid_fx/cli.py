@@ -47,12 +47,11 @@ from lucid_fx.inspecting import inspect_json, inspect_model, inspect_text
 from lucid_fx.native.library import cpu_isa, load
 from lucid_fx.quantize_file import (
     NotQuantizedError,
-    WeightsSettings,
     check_outputs,
     quantize_file,
     quantize_weights_file,
 )
-from lucid_fx.recipe import Recipe, read_recipe
+from lucid_fx.recipe import Recipe, WeightsRecipe, read_recipe
 from lucid_fx.runtime.session import runtime_version
 
 PROGRAM = "lucid-fx"
@@ -119,31 +118,28 @@ def quantize_command(
     """
     of_weights = {"--block": block, "--weights-method": weights_method, "--weights-op": weights_op,
                   "--weights-compute": weights_compute}  # fmt: skip
-    if weights is not None:
-        of_all = {"--format": format, "--target": target, "--observer": observer,
-                  "--recipe": recipe}  # fmt: skip
-        _refuse_given(of_all, "is about activations, which --weights leaves as they are")
-        chosen = WeightsSettings(
-            weights.value,
-            block,
-            weights_method.value if weights_method else None,
-            weights_op.value if weights_op else "auto",
-            weights_compute.value if weights_compute else None,
-            tuple(exclude or ()),
-            tuple(exclude_op or ()),
-        )
-        _quantize_weights(model, out, chosen, calib, strict, ledger, allow_quantized)
-        return
-    _refuse_given(of_weights, "says how --weights are quantized, which is not given")
-    if calib is None:
-        raise _USAGE_ERROR("Missing option '--calib', which only --weights can do without.")
-    settings = (Recipe() if recipe is None else read_recipe(recipe)).with_options(
-        format=format.value if format else None,
+    settings = Recipe() if recipe is None else read_recipe(recipe)
+    if weights is None and settings.weights is None:
+        _refuse_given(of_weights, "says how --weights are quantized, which is not given")
+    asked = WeightsRecipe(
+        *map(_value, (weights, block, weights_method, weights_compute, weights_op))
+    )
+    settings = settings.with_options(
+        format=_value(format),
         target=target,
-        observer=observer.value if observer else None,
+        observer=_value(observer),
         exclude=exclude or (),
         exclude_op=exclude_op or (),
+        weights=asked if asked != WeightsRecipe() else None,
     )
+    if settings.weights is not None:
+        of_all = {"--format": format, "--target": target, "--observer": observer}
+        _refuse_given(of_all, "is about activations, which --weights leaves as they are")
+        with cli_looking.printing_after(print_after):
+            _quantize_weights(model, out, settings, calib, strict, ledger, allow_quantized)
+        return
+    if calib is None:
+        raise _USAGE_ERROR("Missing option '--calib', which only --weights can do without.")
     with cli_looking.printing_after(print_after), _progress_bar("calibrating") as progress:
         result = quantize_file(
             model,
@@ -163,6 +159,11 @@ def quantize_command(
     typer.echo(f"written    {out}" + (f", {ledger}" if ledger else ""))
 
 
+def _value(option: Any) -> Any:
+    """What an option stands for: choices are enumerations."""
+    return getattr(option, "value", option)
+
+
 def _refuse_given(options: Mapping[str, object], why: str) -> None:
     for option, value in options.items():
         if value is not None:
@@ -172,17 +173,19 @@ def _refuse_given(options: Mapping[str, object], why: str) -> None:
 def _quantize_weights(
     model: Path,
     out: Path,
-    settings: WeightsSettings,
+    settings: Recipe,
     calib: Path | None,
     strict: bool,
     ledger: Path | None,
     allow_quantized: bool,
 ) -> None:
-    if (calib is not None) != (settings.method == "gptq"):
+    mapping = settings.weights_mapping()
+    tiers = (*mapping.module_names.values(), *mapping.object_types.values(), mapping.global_qconfig)
+    if (calib is not None) != any(config and config.method == "gptq" for config in tiers):
         raise _USAGE_ERROR(
-            "Missing option '--calib', which --weights-method gptq needs."
+            "Missing option '--calib', which the method gptq needs."
             if calib is None
-            else "--calib is read by --weights-method gptq only."
+            else "--calib is read by the method gptq only (--weights-method)."
         )
     with _progress_bar("quantizing") as progress:
         result = quantize_weights_file(
@@ -196,7 +199,7 @@ def _quantize_weights(
             progress=progress,
         )
     share = result.bytes / result.bytes_float
-    typer.echo(f"quantized  the weights of {model} to {settings.scheme}")
+    typer.echo(f"quantized  the weights of {model}: {mapping.global_qconfig}")
     typer.echo(f"size       {result.bytes_float:,} -> {result.bytes:,} bytes ({share:.2f} of it)")
     typer.echo(f"nodes\n{result.module.ledger.summary()}")
     typer.echo(f"written    {out}" + (f", {ledger}" if ledger else ""))

@@ -19,12 +19,9 @@ from lucid_fx.mapping import recipes_by_node
 from lucid_fx.native.library import cpu_isa
 from lucid_fx.ops.table import ROWS, find_row
 from lucid_fx.prepared import PreparedModule
-from lucid_fx.quantization import QConfigMapping
-from lucid_fx.quantization.weight_only import Compute, Method, WeightConfig
-from lucid_fx.recipe import Recipe
+from lucid_fx.recipe import Recipe, WeightsRecipe
 from lucid_fx.target import find_target
 from lucid_fx.tracing import trace
-from lucid_fx.weight_only import Op as WeightsChoice
 from lucid_fx.weight_only import quantize_weights
 from lucid_fx.workflow import Progress, calibrate, convert_fx, prepare_fx
 
@@ -97,38 +94,10 @@ def quantize_file(
     return FileResult(module, prepared.target.name, prepared.samples, before, stored_bytes(out))
 
 
-@dataclass(frozen=True)
-class WeightsSettings:
-    """What `lucid-fx quantize --weights` can say; None stands for the default.
-
-    Attributes:
-        scheme, block_size, method, op, compute: see `quantize_weights`.
-        exclude: nodes or scopes to leave in float.
-        exclude_op: op types to leave in float.
-    """
-
-    scheme: str = "int4"
-    block_size: int | None = None
-    method: Method | None = None
-    op: WeightsChoice = "auto"
-    compute: Compute | None = None
-    exclude: tuple[str, ...] = ()
-    exclude_op: tuple[str, ...] = ()
-
-    def mapping(self) -> QConfigMapping[WeightConfig]:
-        """The exclusions."""
-        found = QConfigMapping[WeightConfig]()
-        for op_type in self.exclude_op:
-            found.set_object_type(op_type, None)
-        for name in self.exclude:
-            found.set_module_name(name, None)
-        return found
-
-
 def quantize_weights_file(
     model: Path,
     out: Path,
-    settings: WeightsSettings,
+    recipe: Recipe,
     calib: Path | None = None,
     *,
     strict: bool = False,
@@ -142,7 +111,7 @@ def quantize_weights_file(
 
     Args:
         model, out, ledger, strict, allow_quantized: see `quantize_file`.
-        settings: what the weights become.
+        recipe: what the weights become.
         calib: the samples of GPTQ.
         progress: called after each weight.
 
@@ -152,8 +121,8 @@ def quantize_weights_file(
     check_outputs({"--out": out, "--ledger": ledger}, [model, *([] if calib is None else [calib])])
     traced = trace(model, allow_quantized=allow_quantized, mapped=True)
     samples = None if calib is None else CalibrationData(calib, traced.model.graph.inputs)
-    every = settings.mapping().set_global(WeightConfig())
-    recipes = recipes_by_node(traced.model, every)
+    weights, mapping = recipe.weights or WeightsRecipe(), recipe.weights_mapping()
+    recipes = recipes_by_node(traced.model, mapping)
     wanted = [
         str(node.name)
         for node in nodes(traced.model)
@@ -161,10 +130,8 @@ def quantize_weights_file(
         and recipes[str(node.name)] is not None
     ]  # fmt: skip
     module = quantize_weights(
-        traced, settings.scheme, block_size=settings.block_size, method=settings.method,
-        compute=settings.compute, op=settings.op, qconfig_mapping=settings.mapping(),
-        data=samples, progress=progress,
-    )  # fmt: skip
+        traced, op=weights.op or "auto", qconfig_mapping=mapping, data=samples, progress=progress
+    )
     entries = [module.ledger[name] for name in wanted]
     if strict and (left := [entry for entry in entries if entry.status != "quantized"]):
         raise NotQuantizedError(_told(left))

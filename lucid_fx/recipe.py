@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,7 +28,11 @@ from lucid_fx.quantization import (
     quint8,
 )
 from lucid_fx.quantization.observers import ObserverFactory
+from lucid_fx.quantization.qconfig import Entry
+from lucid_fx.quantization.weight_only import Compute, Method, WeightConfig
+from lucid_fx.quantization.weight_only.config import BLOCK_SIZES, SCHEMES
 from lucid_fx.target import TARGETS
+from lucid_fx.weight_only import Op
 
 ActivationObserver = Literal["minmax", "histogram", "moving-average"]
 WeightObserver = Literal["per-channel", "minmax"]
@@ -38,11 +42,45 @@ _IN_FLOAT = "float"
 
 
 @dataclass(frozen=True)
+class WeightsRecipe:
+    """What weights become that are quantized alone; None stands for the default.
+
+    Attributes:
+        scheme, block, method, op, compute: see `quantize_weights`, ``block`` being its block size;
+            ``op`` is for the whole model.
+    """
+
+    scheme: str | None = None
+    block: int | None = None
+    method: Method | None = None
+    compute: Compute | None = None
+    op: Op | None = None
+
+    def over(self, base: WeightsRecipe) -> WeightsRecipe:
+        """The full recipe: what is not said here comes from ``base``."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return replace(base, **given)
+
+    def config(self) -> WeightConfig:
+        """The recipe as a configuration.
+
+        Raises:
+            ConfigError: what no kernel takes.
+        """
+        settings = {"block_size": self.block, "method": self.method, "compute": self.compute}
+        try:
+            return WeightConfig.parse(self.scheme or "int4", **settings)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+
+@dataclass(frozen=True)
 class NodeRecipe:
-    """Observers for one node, scope or op type; None means as everywhere else."""
+    """What one node, scope or op type has of its own; None means as everywhere else."""
 
     activation: ObserverFactory | None = None
     weight: ObserverFactory | None = None
+    weights: WeightsRecipe | None = None
 
     def over(self, base: QConfig) -> QConfig:
         """The full recipe: what is not said here comes from ``base``."""
@@ -61,6 +99,7 @@ class Recipe:
         exclude_op: op types to leave in float.
         modules: node or scope → its own recipe, None for float.
         types: op type → its own recipe, None for float.
+        weights: what weights become, where they alone are quantized; None to quantize all.
     """
 
     format: Format = "qoperator"
@@ -70,6 +109,7 @@ class Recipe:
     exclude_op: tuple[str, ...] = ()
     modules: Mapping[str, NodeRecipe | None] = field(default_factory=dict)
     types: Mapping[str, NodeRecipe | None] = field(default_factory=dict)
+    weights: WeightsRecipe | None = None
 
     def with_options(
         self,
@@ -79,10 +119,14 @@ class Recipe:
         observer: ActivationObserver | None = None,
         exclude: Iterable[str] = (),
         exclude_op: Iterable[str] = (),
+        weights: WeightsRecipe | None = None,
     ) -> Recipe:
         """This recipe with command-line options on top; exclusions add up."""
+        if weights is not None:
+            weights = weights.over(self.weights or WeightsRecipe())
         return replace(
             self,
+            weights=weights or self.weights,
             format=format or self.format,
             target=target or self.target,
             observer=observer or self.observer,
@@ -91,19 +135,55 @@ class Recipe:
         )
 
     def mapping(self) -> QConfigMapping[QConfig]:
-        """The recipe as a `QConfigMapping`; an exclusion wins over a recipe of the same name."""
+        """The recipe as a `QConfigMapping`; an exclusion wins over a recipe of the same name.
+
+        Raises:
+            ConfigError: a node has weights of its own, which go with weights for the model only.
+        """
         default = get_default_qconfig()
         base = QConfig(activation_observer(self.observer), default.weight)
         found = QConfigMapping[QConfig]().set_global(base)
-        for op_type, recipe in self.types.items():
-            found.set_object_type(op_type, None if recipe is None else recipe.over(base))
-        for name, recipe in self.modules.items():
-            found.set_module_name(name, None if recipe is None else recipe.over(base))
+        for tier, name, recipe in self._own():
+            if recipe is not None and recipe.weights is not None:
+                raise ConfigError(
+                    f"{tier}.{name}.weights is for models whose weights alone are quantized",
+                    hint='say so with "weights" at the top, or --weights',
+                )
+            place = found.set_object_type if tier == "types" else found.set_module_name
+            place(name, None if recipe is None else recipe.over(base))
+        return self._excluding(found)
+
+    def weights_mapping(self) -> QConfigMapping[WeightConfig]:
+        """The same where weights alone are quantized.
+
+        Raises:
+            ConfigError: something is said of activations, or a configuration that no kernel takes.
+        """
+        base, found = self.weights or WeightsRecipe(), QConfigMapping[WeightConfig]()
+        found.set_global(base.config())
+        for tier, name, recipe in self._own():
+            if recipe is not None and (recipe.weights is None or recipe.activation):
+                raise ConfigError(
+                    f"{tier}.{name} is about activations, and weights alone are quantized",
+                    hint="give it weights, or null for float",
+                )
+            own = recipe.weights if recipe is not None else None
+            place = found.set_object_type if tier == "types" else found.set_module_name
+            place(name, None if own is None else own.over(base).config())
+        return self._excluding(found)
+
+    def _own(self) -> Iterator[tuple[str, str, NodeRecipe | None]]:
+        """Tier, name and recipe of what has one of its own."""
+        for tier, recipes in (("types", self.types), ("modules", self.modules)):
+            for name, recipe in recipes.items():
+                yield tier, name, recipe
+
+    def _excluding(self, mapping: QConfigMapping[Entry]) -> QConfigMapping[Entry]:
         for op_type in self.exclude_op:
-            found.set_object_type(op_type, None)
+            mapping.set_object_type(op_type, None)
         for name in self.exclude:
-            found.set_module_name(name, None)
-        return found
+            mapping.set_module_name(name, None)
+        return mapping
 
 
 def activation_observer(
@@ -162,6 +242,7 @@ def parse_recipe(data: Any) -> Recipe:
         "exclude_op": _names,
         "modules": _node_recipes,
         "types": _node_recipes,
+        "weights": lambda value, where: _weights(value, where, own=False),
     }
     return Recipe(**_table(data, "", readers))
 
@@ -200,7 +281,25 @@ def _node_recipes(value: Any, where: str) -> dict[str, NodeRecipe | None]:
 def _node_recipe(value: Any, where: str) -> NodeRecipe | None:
     if value is None or value == _IN_FLOAT:  # TOML has no null
         return None
-    return NodeRecipe(**_table(value, where, {"activation": _activation, "weight": _weight}))
+    readers = {
+        "activation": _activation,
+        "weight": _weight,
+        "weights": lambda one, at: _weights(one, at, own=True),
+    }
+    return NodeRecipe(**_table(value, where, readers))
+
+
+def _weights(value: Any, where: str, *, own: bool) -> WeightsRecipe:
+    """What weights become; the op is the same for all nodes."""
+    readers: dict[str, Callable[[Any, str], Any]] = {
+        "scheme": lambda one, at: _choice(one, at, SCHEMES),
+        "block": lambda one, at: _number(one, at, int, min(BLOCK_SIZES), max(BLOCK_SIZES)),
+        "method": lambda one, at: _choice(one, at, get_args(Method)),
+        "compute": lambda one, at: _choice(one, at, get_args(Compute)),
+    }
+    if not own:
+        readers["op"] = lambda one, at: _choice(one, at, get_args(Op))
+    return WeightsRecipe(**_table(value, where, readers))
 
 
 def _activation(value: Any, where: str) -> ObserverFactory:

@@ -32,7 +32,7 @@ def test_it_writes_the_model_of_the_function(
     )  # fmt: skip
     printed = capsys.readouterr().out
     assert status == 0
-    assert "quantized  the weights of" in printed and "to uint4" in printed
+    assert "quantized  the weights of" in printed and ": U4, block 64, F16 scales, hqq" in printed
     written = lucid_fx.trace(out, allow_quantized=True)
     products = [node for node in nodes(written.model) if node.op_type == "MatMulNBits"]
     assert len(products) == 12
@@ -45,12 +45,16 @@ def test_it_writes_the_model_of_the_function(
     assert np.isfinite(written.run(feed)["logits"]).all()
 
 
+def calibration(folder: Path) -> Path:
+    path = folder / "data.npz"
+    np.savez(path, input_ids=np.concatenate([f["input_ids"] for f in BYTE_LM.calibration(4)]))
+    return path
+
+
 def test_gptq_reads_calibration_samples(tmp_path: Path) -> None:
-    data = tmp_path / "data.npz"
-    np.savez(data, input_ids=np.concatenate([f["input_ids"] for f in BYTE_LM.calibration(4)]))
-    out = tmp_path / "q.onnx"
-    assert run("quantize", MODEL, "--weights", "int4", "--weights-method", "gptq",
-               "--calib", data, "-o", out) == 0  # fmt: skip
+    out, data = tmp_path / "q.onnx", calibration(tmp_path)
+    options = ["--weights", "int4", "--weights-method", "gptq", "--calib", data, "-o", out]
+    assert run("quantize", MODEL, *options) == 0
     assert "gptq" in lucid_fx.trace(out, allow_quantized=True).ledger["lm_head"].reason
 
 
@@ -80,11 +84,10 @@ def test_strict_counts_what_nobody_excluded(
         (["--format", "qdq"], "--format is about activations, which --weights leaves as they are."),
         (["--observer", "minmax"], "--observer is about activations"),
         (["--target", "auto"], "--target is about activations"),
-        (["--recipe", "r.toml"], "--recipe is about activations"),
-        (["--calib", "d.npz"], "--calib is read by --weights-method gptq only."),
+        (["--calib", "d.npz"], "--calib is read by the method gptq only"),
         (
             ["--weights-method", "gptq"],
-            "Missing option '--calib', which --weights-method",
+            "Missing option '--calib', which the method gptq needs.",
         ),
         (["--block", "20"], "block_size is 20: give one of 16, 32, 64, 128, 256"),
         (["--exclude", "lm_hed"], "no node or scope is named 'lm_hed'; did you mean 'lm_head'"),
@@ -111,3 +114,60 @@ def test_options_of_weights_need_weights(option: str, capsys: pytest.CaptureFixt
     assert (
         f"{option} says how --weights are quantized, which is not given." in capsys.readouterr().err
     )
+
+
+RECIPE = """
+exclude = ["lm_head"]
+[weights]
+scheme = "int4"
+op = "matmulnbits"
+method = "hqq"
+[modules]
+h0 = { weights = { scheme = "uint8", block = 128 } }
+h1 = "float"
+"""
+
+
+def test_a_recipe_gives_layers_their_own(tmp_path: Path) -> None:
+    recipe, out = tmp_path / "r.toml", tmp_path / "q.onnx"
+    recipe.write_text(RECIPE)
+    assert run("quantize", MODEL, "--recipe", recipe, "--block", 64, "-o", out) == 0
+    ledger = lucid_fx.trace(out, allow_quantized=True).ledger
+    wanted = {
+        "h0/q/MatMul": "weights on U8, block 128, F16 scales, hqq",
+        "h1/q/MatMul": "the configuration leaves it in float",
+        "h2/q/MatMul": "weights on Q4F, block 64, F16 scales, hqq",
+        "lm_head": "the configuration leaves it in float",
+    }
+    assert {name: ledger[name].reason for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"weights": {"scheme": "int5"}}', "weights.scheme cannot be"),
+        ('{"weights": {"block": 8}}', "weights.block must be a whole number from 16 to 256"),
+        ('{"weights": {"block": 17}}', "block_size is 17: give one of 16"),
+        ('{"weights": {"blok": 32}}', "weights has no key 'blok'; did you mean 'block'?"),
+        (
+            '{"weights": {}, "modules": {"h0": {"weights": {"op": "auto"}}}}',
+            "modules.h0.weights has no key 'op'",
+        ),
+        (
+            '{"modules": {"h0": {"weights": {}}}}',
+            "modules.h0.weights is for models whose weights alone are quantized",
+        ),
+        (
+            '{"weights": {}, "types": {"MatMul": {"activation": {"observer": "minmax"}}}}',
+            "types.MatMul is about activations, and weights alone are quantized",
+        ),
+    ],
+)
+def test_recipes_that_cannot_be(
+    text: str, error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "r.json"
+    recipe.write_text(text)
+    data = [] if '{"weights"' in text[:11] else ["--calib", calibration(tmp_path)]
+    assert run("quantize", MODEL, "--recipe", recipe, "-o", tmp_path / "q.onnx", *data) == 2
+    assert error in capsys.readouterr().err

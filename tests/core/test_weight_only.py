@@ -199,7 +199,7 @@ def test_gptq_of_a_weight_with_two_readers_takes_both_inputs() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        ({"scheme": "int3"}, ConfigError, "scheme is 'int3': give int2, int4"),
+        ({"scheme": "int3"}, ConfigError, "scheme is 'int3': give one of int4"),
         ({"block_size": 48}, ConfigError, "block_size is 48: give one of 16"),
         ({"op": "matmul"}, ConfigError, "there is no op 'matmul'; known are auto"),
         ({"method": "gptq"}, DataError, "there are no samples; give some dozens as data"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -17,7 +16,8 @@ BLOCK_SIZES = (16, 32, 64, 128, 256)
 SCALE_DTYPES = (ScaleDtype.F32, ScaleDtype.F16, ScaleDtype.BF16, ScaleDtype.UE4M3)
 """Formats of scales that MatMulInt4 reads."""
 
-_NAMED = re.compile(r"(u?)int([248])")
+SCHEMES = ("int4", "uint4", "int8", "uint8", "int2", "uint2")
+"""Names of schemes; those with a u have zero points."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,10 @@ class WeightConfig:
         elif isinstance(scheme, QuantScheme):
             found = _of_scheme(scheme)
         else:
-            match = _NAMED.fullmatch(scheme) if isinstance(scheme, str) else None
-            if match is None:
-                raise _refusal("scheme", scheme, "int2, int4, int8, uint2, uint4 or uint8")
-            value = QuantValue[f"Q{match[2]}F"]
-            found = cls(value=value, zero_points=bool(match[1]))
+            if scheme not in SCHEMES:
+                raise _refusal("scheme", scheme, f"one of {', '.join(SCHEMES)}")
+            value = QuantValue[f"Q{scheme[-1]}F"]
+            found = cls(value=value, zero_points=scheme.startswith("u"))
         return replace(found, **{k: v for k, v in overrides.items() if v is not None})
 
 

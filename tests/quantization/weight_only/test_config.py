@@ -66,7 +66,7 @@ BLOCKS = QuantScheme(QuantValue.Q4F).per_block([32], ScaleDtype.F16)
 @pytest.mark.parametrize(
     ("scheme", "text"),
     [
-        ("int3", "scheme is 'int3': give int2, int4, int8, uint2, uint4 or uint8"),
+        ("int3", "scheme is 'int3': give one of int4, uint4, int8, uint8, int2, uint2"),
         (QuantScheme(), "block is None: give one extent greater than 1, along K"),
         (BLOCKS.per_block([4, 8], ScaleDtype.F16), "block is [4, 8]: give one extent"),
         (BLOCKS.per_block([48], ScaleDtype.F16), "block_size is 48: give one of 16, 32, 64"),
