@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 
 from lucid_fx.comparison import Comparison, TensorRow
 from lucid_fx.culprits import CloseLook, Evidence, find_culprits, real_values
-from lucid_fx.errors import DataError, ModelError
+from lucid_fx.errors import DataError, LucidFxError, ModelError
 from lucid_fx.graph_module import Feed, GraphModule
 from lucid_fx.ir.extraction import computed, reads
 from lucid_fx.ir.grids import grid_values
 from lucid_fx.ir.walk import attribute, constant
-from lucid_fx.ops.table import find_row
+from lucid_fx.ops.table import find_row, needed_range
 from lucid_fx.paired_run import GROUP_BYTES, PairedRun
 from lucid_fx.tensor_error import TensorError
 from lucid_fx.tracing import trace
+from lucid_fx.workflow import fuse
 
 Progress = Callable[[int, int | None], None]
 
@@ -62,7 +63,7 @@ def compare(
         raise DataError("there are no samples to compare on", hint="give at least one")
     feed = exact.feed(first)
     _check_inputs(exact, coded)
-    run = PairedRun(exact.model, coded.model, feed, group_bytes)
+    run = PairedRun(exact.model, coded.model, feed, group_bytes, _needed(exact))
     if not run.pairs:
         raise ModelError(
             "the two models have no tensor in common",
@@ -107,6 +108,15 @@ def _module(model: Any) -> GraphModule:
     if isinstance(model, GraphModule):
         return model
     return trace(str(model) if isinstance(model, Path) else model, allow_quantized=True)
+
+
+def _needed(exact: GraphModule) -> dict[str, tuple[float, float]]:
+    """Ranges that matter, as the fused ops know them: HardSwish is one op there, and four here."""
+    try:
+        fused = fuse(exact)
+    except LucidFxError:
+        return {}  # each op alone tells less, and never anything wrong
+    return {name: needed_range(value) for name, value in computed(fused.model).items()}
 
 
 def _check_inputs(exact: GraphModule, coded: GraphModule) -> None:

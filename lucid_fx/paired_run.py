@@ -57,6 +57,8 @@ class PairedRun:
         model, quantized: main graphs with known types; not changed.
         sample: decides what fits together and what is held at a time.
         group_bytes: see `GROUP_BYTES`.
+        needed: float tensor → range outside which its readers tell no values apart, where more is
+            known than from each op alone.
 
     Attributes:
         pairs: tensors that are measured, in the order of the quantized graph.
@@ -65,12 +67,18 @@ class PairedRun:
     """
 
     def __init__(
-        self, model: ir.Model, quantized: ir.Model, sample: Feed, group_bytes: int = GROUP_BYTES
+        self,
+        model: ir.Model,
+        quantized: ir.Model,
+        sample: Feed,
+        group_bytes: int = GROUP_BYTES,
+        needed: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         self.model, self.quantized = model, quantized
-        values = computed(model)
+        self.needed = {name: needed_range(value) for name, value in computed(model).items()}
+        self.needed |= needed or {}
         found = [
-            replace(pair, needed=needed_range(values[pair.tensor]))
+            replace(pair, needed=self.needed[pair.tensor])
             for pair in pair_tensors(model, quantized)
         ]
         groups = _grouped(found, _sizes(model, sample), group_bytes)
@@ -108,12 +116,31 @@ class PairedRun:
                     self.unmatched[pair.tensor] = f"{told} the quantized one"
                     continue
                 gain = None if pair.named else _gain(fitted, exact, given)
-                moved = fitted if gain is None else _behind_factor(fitted, values, gain)
+                moved = fitted if gain is None else self._behind_factor(fitted, values, gain)
                 if moved is not None:
                     kept.append(moved)
                 else:
                     self.unmatched[pair.tensor] = f"a pass rescaled it by {gain:.4g}"
             yield kept
+
+    def _behind_factor(
+        self, pair: Pair, values: Mapping[str, ir.Value], gain: float
+    ) -> Pair | None:
+        """The pair with the float tensor behind a constant factor; None where there is none."""
+        reader = only_consumer(values[pair.tensor])
+        if reader is None or not is_op(reader, "Mul", "Div"):
+            return None
+        found = [n for v in reader.inputs if (n := scalar(v)) is not None]
+        if not found:
+            return None
+        factor = 1 / found[0] if is_op(reader, "Div") else found[0]
+        if abs(factor - gain) > 0.05 * abs(gain):
+            return None
+        output = reader.outputs[0]
+        return replace(
+            pair, tensor=output.name or "", node=reader.name or "", op_type=reader.op_type,
+            needed=self.needed[output.name or ""],
+        )  # fmt: skip
 
     def _given(self, group: Sequence[Pair]) -> list[Pair]:
         """The tensors that the layers of a group read."""
@@ -212,24 +239,6 @@ def _gain(pair: Pair, exact: Array, given: Array) -> float | None:
     gain = float(x @ y) / power
     before, after = float(np.sum((y - x) ** 2)), float(np.sum((y - gain * x) ** 2))
     return gain if after * RESCALED < before and not 0.8 < gain < 1.25 else None
-
-
-def _behind_factor(pair: Pair, values: Mapping[str, ir.Value], gain: float) -> Pair | None:
-    """The pair with the float tensor behind a constant factor; None where there is none."""
-    reader = only_consumer(values[pair.tensor])
-    if reader is None or not is_op(reader, "Mul", "Div"):
-        return None
-    found = [n for v in reader.inputs if (n := scalar(v)) is not None]
-    if not found:
-        return None
-    factor = 1 / found[0] if is_op(reader, "Div") else found[0]
-    if abs(factor - gain) > 0.05 * abs(gain):
-        return None
-    output = reader.outputs[0]
-    return replace(
-        pair, tensor=output.name or "", node=reader.name or "", op_type=reader.op_type,
-        needed=needed_range(output),
-    )  # fmt: skip
 
 
 def _sizes(model: ir.Model, sample: Feed) -> dict[str, int]:
