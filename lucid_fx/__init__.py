@@ -6,6 +6,7 @@ from lucid_fx.comparing import compare
 from lucid_fx.comparison import Comparison
 from lucid_fx.diffing import GraphDiff, diff
 from lucid_fx.errors import LucidFxError, LucidFxWarning
+from lucid_fx.explaining import Explanation, explain
 from lucid_fx.graph_module import GraphModule
 from lucid_fx.prepared import PreparedModule
 from lucid_fx.target import TARGETS, Target
@@ -19,6 +20,7 @@ __all__ = [
     "TARGETS",
     "Bisection",
     "Comparison",
+    "Explanation",
     "GraphDiff",
     "GraphModule",
     "LucidFxError",
@@ -31,6 +33,7 @@ __all__ = [
     "compare",
     "convert_fx",
     "diff",
+    "explain",
     "fuse",
     "prepare_fx",
     "quantization",

@@ -1,7 +1,8 @@
-"""The command line: quantize, inspect, diff, compare, print, bisect, demo, models.
+"""The command line: quantize, inspect, diff, compare, explain, print, bisect, demo, models.
 
 Exit status: 0 success, 1 internal error, 2 bad usage or bad input (one line on stderr), 3 for
-``--strict`` when something asked for was not quantized, 130 when interrupted.
+``--strict`` when something asked for was not quantized and ``--fail-on`` when something was found,
+130 when interrupted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import lucid_fx
-from lucid_fx import cli_looking, models, workflow
+from lucid_fx import cli_explaining, cli_looking, models, workflow
 from lucid_fx.cli_options import (
     AllowOption,
     BlockOption,
@@ -43,6 +44,7 @@ from lucid_fx.cli_options import (
 )
 from lucid_fx.demo import demo_text, run_demo
 from lucid_fx.errors import LucidFxError, LucidFxWarning
+from lucid_fx.explaining import FindingsError
 from lucid_fx.inspecting import inspect_json, inspect_model, inspect_text
 from lucid_fx.native.library import cpu_isa, load
 from lucid_fx.quantize_file import (
@@ -67,6 +69,7 @@ app = typer.Typer(
 models_app = typer.Typer(help="Real models to try lucid_fx on.")
 app.add_typer(models_app, name="models")
 cli_looking.register(app)
+cli_explaining.register(app)
 
 
 @app.callback(invoke_without_command=True)
@@ -335,8 +338,9 @@ def _explain(error: BaseException) -> tuple[str, int]:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else PROGRAM
         return f"error: {error.format_message()} See `{path} --help`.", 2
-    if isinstance(error, NotQuantizedError):
-        return f"error: --strict: {error}", 3
+    for refusal, option in {NotQuantizedError: "--strict", FindingsError: "--fail-on"}.items():
+        if isinstance(error, refusal):
+            return f"error: {option}: {error}", 3
     if isinstance(error, LucidFxError):
         return f"error: {error}", 2
     if isinstance(error, OSError) and error.strerror:

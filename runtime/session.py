@@ -35,6 +35,7 @@ class Session:
         providers: execution providers, best first.
         optimize: False turns graph optimisation off.
         optimized_path: where to dump the graph that onnxruntime really runs.
+        profile: where onnxruntime's profiler writes, as a prefix of its file; see `end_profiling`.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Session:
         providers: Sequence[str] = ("CPUExecutionProvider",),
         optimize: bool = True,
         optimized_path: Path | None = None,
+        profile: Path | None = None,
     ) -> None:
         options = ort.SessionOptions()
         options.log_severity_level = 4
@@ -53,6 +55,9 @@ class Session:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         if optimized_path is not None:
             options.optimized_model_filepath = str(optimized_path)
+        if profile is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(profile)
         if NATIVE_DOMAIN in model.graph.opset_imports:
             options.register_custom_ops_library(str(library_path()))
         self._session = _open(model, options, list(providers))
@@ -78,6 +83,10 @@ class Session:
             return list(self._session.run(outputs, feed))
         except Exception as error:
             raise ModelError(f"onnxruntime failed to run the model: {_reason(error)}") from error
+
+    def end_profiling(self) -> Path:
+        """Stop the profiler; the file that it wrote."""
+        return Path(self._session.end_profiling())
 
     def _run_values(self, feed: dict[str, Any], outputs: Sequence[str] | None) -> list[Any]:
         """Run with element types that numpy itself does not have (bfloat16, float8)."""
