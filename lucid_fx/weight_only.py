@@ -134,7 +134,7 @@ def _op(op: Op) -> WeightsOp:
             hint="use matmulnbits, which holds the same weights",
         )
     warnings.warn(
-        "the native library is not installed: weights are written for onnxruntime's own"
+        "lucid_fx runs without its native library: weights are written for onnxruntime's own"
         " MatMulNBits, which is slower",
         LucidFxWarning,
         stacklevel=3,

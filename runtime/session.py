@@ -59,7 +59,7 @@ class Session:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile)
         if NATIVE_DOMAIN in model.graph.opset_imports:
-            options.register_custom_ops_library(str(library_path()))
+            options.register_custom_ops_library(str(_required_library()))
         self._session = _open(model, options, list(providers))
         self.input_names = [value.name for value in self._session.get_inputs()]
         self.output_names = [value.name for value in self._session.get_outputs()]
@@ -138,6 +138,17 @@ def _open(model: ir.Model, options: Any, providers: list[str]) -> Any:
         raise
     except Exception as error:
         raise ModelError(f"onnxruntime does not take the model: {_reason(error)}") from error
+
+
+def _required_library() -> Path:
+    path = library_path()
+    if path is None:
+        raise ModelError(
+            "the model holds ops of the native library, which is not installed",
+            hint="install lucid-fx where there is a C++ compiler; weights can be written for"
+            " onnxruntime alone (matmulnbits)",
+        )
+    return path
 
 
 def _reason(error: Exception) -> str:

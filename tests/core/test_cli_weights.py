@@ -99,7 +99,8 @@ def test_what_does_not_go_together_is_one_line_and_status_2(
     options: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "q.onnx"
-    assert run("quantize", MODEL, "--weights", "int4", "-o", out, *options) == 2
+    chosen = ["--weights", "int4", "--weights-op", "matmulnbits", "-o", out]
+    assert run("quantize", MODEL, *chosen, *options) == 2
     error = capsys.readouterr().err
     assert text in error and len(error.strip().splitlines()) == 1
     assert not out.exists()

@@ -344,3 +344,11 @@ def test_a_big_result_lies_in_two_files_and_runs_from_them(
     np.testing.assert_array_equal(again(x), module(x))
     offsets = [t.const_value.offset for t in again.model.graph.initializers.values()]  # type: ignore[union-attr]
     assert all(offset % saving.PAGE == 0 for offset in offsets)
+
+
+@native
+def test_running_our_op_without_the_library_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = lucid_fx.quantize_weights(BYTE_LM.path())
+    monkeypatch.setattr("lucid_fx.runtime.session.library_path", lambda: None)
+    with pytest.raises(ModelError, match="holds ops of the native library, which is not installed"):
+        module.session()

@@ -27,7 +27,7 @@ from lucid_fx.runtime.session import Session
 
 K, N = 96, 48
 PLAIN = WeightConfig(compute="float32")
-HEADER = '<ir_version: 10, opset_import: ["" : 20, "com.microsoft" : 1, "lucid_fx" : 1]>\n'
+HEADER = '<ir_version: 10, opset_import: ["" : 20, "com.microsoft" : 1]>\n'
 CODES = "uint8[3,768] w_codes, float16[3,3,16] w_scales"
 NBITS = "uint8[48,3,16] w_codes, float[48,3] w_scales"
 ATTRIBUTES = 'K = 96, N = 48, block_size = 32, value = "Q4F", compute = "float32", layout = 1'
