@@ -9,6 +9,7 @@ from lucid_fx.errors import LucidFxError, LucidFxWarning
 from lucid_fx.explaining import Explanation, explain
 from lucid_fx.graph_module import GraphModule
 from lucid_fx.prepared import PreparedModule
+from lucid_fx.reporting import report
 from lucid_fx.target import TARGETS, Target
 from lucid_fx.tracing import trace
 from lucid_fx.weight_only import adopt_matmul_nbits, quantize_weights
@@ -39,5 +40,6 @@ __all__ = [
     "quantization",
     "quantize",
     "quantize_weights",
+    "report",
     "trace",
 ]

@@ -1,4 +1,4 @@
-"""`lucid-fx explain`: what onnxruntime really runs."""
+"""`lucid-fx explain | report`: what onnxruntime really runs, and all of it on one page."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import typer
 from lucid_fx.calibration_data import CalibrationData
 from lucid_fx.cli_options import ModelFile, TargetOption
 from lucid_fx.explaining import FindingsError, explain
+from lucid_fx.quantize_file import check_outputs
+from lucid_fx.reporting import report
 from lucid_fx.tracing import trace
 
 TIMED_SAMPLES = 8
@@ -26,8 +28,9 @@ class Provider(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command of this module."""
+    """Add the commands of this module."""
     app.command("explain")(explain_command)
+    app.command("report")(report_command)
 
 
 def explain_command(
@@ -67,3 +70,24 @@ def explain_command(
     typer.echo(found.to_json() if as_json else found.to_text(rows))
     if failing:
         raise FindingsError(failing)
+
+
+def report_command(
+    model: Annotated[Path, typer.Argument(metavar="FLOAT", help="The float model.")],
+    quantized: Annotated[Path, typer.Argument(metavar="QUANT", help="Made from it.")],
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="OUT.html", help="Where the report goes.")
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DATA.npz", help="Samples, for errors, times, histograms."),
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="At most so many.")] = 64,
+) -> None:
+    """Write one HTML file that tells all: graphs side by side, ledger, errors, times."""
+    check_outputs({"--out": out}, [model, quantized])
+    module = trace(model, allow_quantized=True)
+    given = () if data is None else CalibrationData(data, module.model.graph.inputs)
+    report(module, quantized, out, data=given, samples=samples)
+    typer.echo(f"written {out}")

@@ -1,0 +1,221 @@
+"""report(): everything that is known about a quantized model in one HTML file."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lucid_fx.comparing import compare
+from lucid_fx.comparison import Comparison
+from lucid_fx.errors import LucidFxError, ModelError
+from lucid_fx.explaining import Deployed, Explanation, Times, explain, profile
+from lucid_fx.graph_module import Feed, GraphModule
+from lucid_fx.ir.ledger import ledger_of
+from lucid_fx.ir.pairing import pair_tensors
+from lucid_fx.ir.provenance import origins
+from lucid_fx.ir.walk import nodes
+from lucid_fx.prepared import PreparedModule
+from lucid_fx.quantization import HistogramObserver
+from lucid_fx.reporting.page import page
+from lucid_fx.reporting.views import Facts, view
+from lucid_fx.tracing import trace
+from lucid_fx.workflow import calibrate, prepare_fx
+
+TIMED, HISTOGRAMS, BARS = 8, 24, 64
+"""Samples that are timed, tensors whose histogram is shown, and bars of each."""
+TOP_DB = 120.0
+"""What a tensor without any error is shown with."""
+
+
+def report(
+    model: Any,
+    quantized: Any,
+    out: str | Path,
+    *,
+    data: Iterable[Any] = (),
+    samples: int = 64,
+    threads: int = 1,
+) -> Path:
+    """Write one HTML file that needs no network: graphs side by side, ledger, errors, times.
+
+    Args:
+        model: the float model, anything that `trace` takes.
+        quantized: what was made from it.
+        out: the file; either the old one or the whole new one is there.
+        data: samples for the float model; without any there are no errors and no times.
+        samples: at most so many of them.
+        threads: of the timed sessions.
+
+    Raises:
+        ConfigError: a library that only reports need is not installed.
+        DataError: a sample that does not fit the model.
+        ModelError: there is no folder to write to.
+    """
+    path = Path(out)
+    if not path.parent.is_dir():
+        raise ModelError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+    exact, coded = trace(model, allow_quantized=True), trace(quantized, allow_quantized=True)
+    feeds = [exact.feed(sample) for sample in itertools.islice(data, samples)]
+    text = page(_content(exact, coded, feeds, threads))
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        draft = Path(folder) / path.name
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, path)
+    return path
+
+
+def _content(
+    exact: GraphModule, coded: GraphModule, feeds: Sequence[Feed], threads: int
+) -> dict[str, Any]:
+    """All of the report as JSON-safe data."""
+    compared = compare(exact, coded, feeds) if feeds else None
+    explained = explain(coded, float_model=exact, data=feeds[:TIMED], threads=threads)
+    ledger = ledger_of(coded.model)
+    found = _Found(exact, coded, feeds, compared, explained)
+    return {
+        "title": coded.model.graph.name or "model",
+        "tiles": _tiles(found),
+        "ledger": [dataclasses.asdict(entry) for entry in ledger],
+        "notes": ledger.notes,
+        "findings": [dataclasses.asdict(finding) for finding in explained.findings],
+        "culprits": [dataclasses.asdict(one) for one in compared.culprits] if compared else [],
+        "views": _views(found, threads),
+        "errors": _errors(compared),
+        "times": _times(explained),
+        "histograms": _histograms(found),
+        "samples": len(feeds),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """Both models and what was measured on them."""
+
+    exact: GraphModule
+    coded: GraphModule
+    feeds: Sequence[Feed]
+    compared: Comparison | None
+    explained: Explanation
+
+    @cached_property
+    def prepared(self) -> PreparedModule | None:
+        """The float model with observers; None where it is quantized itself."""
+        try:
+            prepared = prepare_fx(self.exact, None, self.feeds[0] if self.feeds else None)
+        except LucidFxError:
+            return None
+        if self.feeds:
+            calibrate(prepared, self.feeds, nonfinite="ignore")
+        return prepared
+
+
+def _tiles(found: _Found) -> list[list[str]]:
+    """A number and what it counts, for each tile."""
+    explained, floats = found.explained, found.exact.nbytes / 2**20
+    tiles = [[f"{found.coded.nbytes / 2**20:.2f} MB", f"of weights; {floats:.2f} MB in float"]]
+    for status, count in ledger_of(found.coded.model).counts().items():
+        tiles.append([str(count), f"nodes {status.replace('_', ' ')}"])
+    if found.compared is not None:
+        ratios = [ratio for ratio in found.compared.outputs.values() if ratio is not None]
+        least = f"{min(ratios):.1f} dB" if ratios else "-"
+        tiles.append([least, "least signal to noise of an output"])
+    if explained.times is not None and explained.float_times is not None:
+        ratio = explained.times.total / max(explained.float_times.total, 1e-9)
+        micros = f"{explained.float_times.total:,.0f} µs"
+        tiles.append([f"{ratio:.2f} ×", f"the float model's time of {micros}"])
+    for kind in ("integer", "float"):
+        tiles.append([str(explained.counts.get(kind, 0)), f"{kind} nodes run by onnxruntime"])
+    return [*tiles, [str(len(explained.findings)), "findings"]]
+
+
+def _views(found: _Found, threads: int) -> list[dict[str, Any]]:
+    """Float, fused, prepared, quantized, and what onnxruntime runs."""
+    status = {entry.node: entry.status for entry in ledger_of(found.coded.model)}
+    rows = found.compared.rows if found.compared is not None else ()
+    error = {r.node: min(r.own_sqnr_db, TOP_DB) for r in rows if r.own_sqnr_db is not None}
+    micros = found.explained.times.nodes if found.explained.times is not None else {}
+    floats = (
+        profile(found.exact.model, found.feeds[:TIMED], threads=threads).nodes
+        if found.feeds
+        else {}
+    )
+    deployed = Deployed(found.coded.model)
+    kept = {fate.node: micros[fate.into] for fate in deployed.fates
+            if fate.fate == "kept" and fate.into in micros}  # fmt: skip
+    views = [view("float", found.exact.model, Facts(status, error, floats))]
+    if found.prepared is not None:
+        views.append(view("fused", found.prepared.float_model, Facts(status, error)))
+        views.append(view("prepared", found.prepared.model, Facts(status, error)))
+    views.append(view("quantized", found.coded.model, Facts(status, error, kept)))
+    behind = _sources_of_deployed(deployed)
+    views.append(view("onnxruntime", deployed.optimised, Facts(status, error, micros, behind)))
+    return views
+
+
+def _sources_of_deployed(deployed: Deployed) -> dict[str, tuple[str, ...]]:
+    """Source nodes behind each node of onnxruntime's graph."""
+    ours = {node.name: node for node in nodes(deployed.model)}
+    behind: dict[str, tuple[str, ...]] = {}
+    for fate in deployed.fates:
+        sources = origins(ours[fate.node])
+        behind[fate.into] = tuple(dict.fromkeys((*behind.get(fate.into, ()), *sources)))
+    return behind
+
+
+def _errors(compared: Comparison | None) -> list[dict[str, Any]]:
+    rows = [] if compared is None else compared.rows
+    return [
+        {"node": row.node, "own": _capped(row.own_sqnr_db), "all": _capped(row.sqnr_db)}
+        for row in rows
+        if row.own_sqnr_db is not None or row.sqnr_db is not None
+    ]
+
+
+def _capped(ratio: float | None) -> float | None:
+    return None if ratio is None else min(ratio, TOP_DB)
+
+
+def _times(explained: Explanation) -> dict[str, Any]:
+    def by_op(times: Times | None) -> dict[str, float]:
+        return {} if times is None else times.ops
+
+    ours, theirs = by_op(explained.times), by_op(explained.float_times)
+    ops = sorted({*ours, *theirs}, key=lambda op: -(ours.get(op, 0) + theirs.get(op, 0)))
+    return {
+        "ops": ops,
+        "quantized": [ours.get(op, 0.0) for op in ops],
+        "float": [theirs.get(op, 0.0) for op in ops],
+    }
+
+
+def _histograms(found: _Found) -> list[dict[str, Any]]:
+    """Histograms of the tensors on codes, with the range that their grid covers."""
+    if not found.feeds or found.prepared is None:
+        return []
+    found.prepared.grids()  # takes over what the native observers saw
+    ranges = _chosen_ranges(found)
+    shown = []
+    for tensor, observer in found.prepared.observers.items():
+        if not isinstance(observer, HistogramObserver) or not observer.histogram.any():
+            continue
+        bars = [int(part.sum()) for part in np.array_split(observer.histogram, BARS)]
+        low, high = float(observer.min_val), float(observer.max_val)
+        middles = (np.arange(len(bars)) + 0.5) * (high - low) / len(bars) + low
+        shown.append(
+            {"tensor": tensor, "x": middles.tolist(), "counts": bars, "range": ranges.get(tensor)}
+        )
+    return shown[:HISTOGRAMS]
+
+
+def _chosen_ranges(found: _Found) -> dict[str, tuple[float, float]]:
+    """What the grid of each tensor covers in the quantized model, by tensor of the float model."""
+    pairs = pair_tensors(found.exact.model, found.coded.model)
+    return {pair.tensor: pair.grid.range for pair in pairs if pair.grid is not None}
