@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lucid_fx.culprits import HEALTHY_DB, Culprit
+from lucid_fx.culprits import HEALTHY_DB, Culprit, own_sqnr_db
 from lucid_fx.ir.pairing import Pair
 from lucid_fx.ir.tables import html_table, text_table
 from lucid_fx.tensor_error import TensorError
@@ -45,14 +45,15 @@ class TensorRow:
     def of(cls, pair: Pair, given: TensorError, own: TensorError) -> TensorRow:
         """The row of a pair, from its statistics."""
         grid = pair.grid
-        names = (pair.tensor, pair.node, pair.op_type, pair.codes, given.sqnr_db, own.sqnr_db)
+        names = (pair.tensor, pair.node, pair.op_type, pair.codes, given.sqnr_db)
+        own_db = own_sqnr_db(own, given)
         if grid is None:
-            return cls(*names, None, None, None, None)
+            return cls(*names, own_db, None, None, None, None)
         low, high = grid.range
-        span = (min(own.high, high) - max(own.low, low)) / (high - low)
+        span = (min(given.high, high) - max(given.low, low)) / (high - low)
         clipped = given.clipped / max(given.elements, 1)
         steps = given.largest / grid.scale
-        return cls(*names, steps, clipped, min(1.0, max(0.0, span)), len(given.counts))
+        return cls(*names, own_db, steps, clipped, min(1.0, max(0.0, span)), given.codes_used)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucid_fx.paired_run import Measured
-from lucid_fx.tensor_error import TensorError
+from lucid_fx.tensor_error import TensorError, decibels
 
 CLIPPED = 4.0
 """Noise of the values outside the grid, over the noise of rounding: one bit and more is lost."""
@@ -94,7 +94,8 @@ class Evidence:
 
     Attributes:
         pairs: by float tensor, in the order of the graph.
-        own: error of each layer on clean inputs, over all samples.
+        given: error of each tensor over all samples.
+        own: error of each layer on clean inputs, over the samples that are measured whole.
         looks: by float tensor.
         inputs: float tensor → the tensors that its layer reads.
         owners: float tensor → name and op of the node that says most of its layer.
@@ -103,6 +104,7 @@ class Evidence:
     """
 
     pairs: Mapping[str, Any]
+    given: Mapping[str, TensorError]
     own: Mapping[str, TensorError]
     looks: Mapping[str, CloseLook]
     inputs: Mapping[str, Sequence[str]]
@@ -119,7 +121,7 @@ def find_culprits(evidence: Evidence, top: int) -> list[Culprit]:
     ranked = [
         (ratio, name)
         for name, error in evidence.own.items()
-        if (ratio := error.sqnr_db) is not None
+        if (ratio := own_sqnr_db(error, evidence.given[name])) is not None
         and ratio < FAULTLESS_DB
         and _on_codes(evidence, name)
     ]
@@ -137,6 +139,13 @@ def find_culprits(evidence: Evidence, top: int) -> list[Culprit]:
     return list(found.values())[:top]
 
 
+def own_sqnr_db(own: TensorError, given: TensorError) -> float | None:
+    """What a layer keeps by itself; values outside its grid count wherever they were met."""
+    if not own.signal or not given.signal:
+        return own.sqnr_db
+    return decibels(1.0, max(own.noise / own.signal, given.outside / given.signal))
+
+
 def _on_codes(evidence: Evidence, name: str) -> bool:
     around = [name, *evidence.inputs[name]]
     return name in evidence.weights or any(evidence.pairs[n].grid is not None for n in around)
@@ -148,7 +157,8 @@ def _explain(evidence: Evidence, name: str, ratio: float) -> Culprit:
     power = max(look.signal, 1e-30)
     parts = {n: noise / power for n, noise in look.from_input.items()}
     largest = max(parts.values(), default=0.0)
-    grid_noise = own.grid_noise / own.signal
+    given = evidence.given[name]
+    grid_noise = given.grid_noise / given.signal if given.signal else 0.0
     if grid_noise > MORE * largest:  # an op that only moves codes rounds nothing anew
         parts[name] = grid_noise
     blamed = max(parts, key=lambda n: parts[n], default=name)
@@ -179,12 +189,12 @@ def _grid_rule(evidence: Evidence, name: str) -> tuple[str, str, str]:
     if pair.grid is None:
         return "rounding", "its layer rounds at run time", f"--exclude {node}"
     low, high = pair.grid.range
-    own = evidence.own[name]
+    own = evidence.given[name]
     if own.outside > CLIPPED * (own.grid_noise - own.outside):
         share = own.clipped / max(own.elements, 1)
         told = f"{share:.2%} of its values lie outside its grid [{low:.4g}, {high:.4g}]"
         return "clipped range", told, f"more calibration samples, or --observer minmax for {node}"
-    spans = {n: evidence.own[n] for n in evidence.inputs[name]}
+    spans = {n: evidence.given[n] for n in evidence.inputs[name]}
     reaches = {n: max(abs(s.low), abs(s.high)) for n, s in spans.items()}
     least, most = (min(reaches.values(), default=0.0), max(reaches.values(), default=0.0))
     if len(reaches) > 1 and most > UNLIKE * least > 0 and evidence.owners[name][1] == "Concat":

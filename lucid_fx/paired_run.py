@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lucid_fx.graph_module import Feed
 from lucid_fx.ir.aligning import align_outputs, clean_layers, given_name, restored
 from lucid_fx.ir.extraction import computed, extract
-from lucid_fx.ir.pairing import Pair, layer_inputs, pair_tensors
+from lucid_fx.ir.pairing import EVERYTHING, Pair, layer_inputs, pair_tensors
 from lucid_fx.ir.serde import shapes_for
 from lucid_fx.ir.walk import is_op, only_consumer, scalar
 from lucid_fx.ops.table import needed_range
@@ -83,16 +83,19 @@ class PairedRun:
         ]
         groups = _grouped(found, _sizes(model, sample), group_bytes)
         self.unmatched: dict[str, str] = {}
-        self.groups = [group for group in self._first_look(groups, sample) if group]
+        names = [[pair.tensor for pair in group] for group in groups]
+        self._plain = SegmentedModel(model, names)
+        self._quantized = SegmentedModel(quantized, [[p.codes for p in group] for group in groups])
+        self._kept = list(self._first_look(groups, sample))
+        self.groups = [[pair for pair, _ in filter(None, kept)] for kept in self._kept]
         self.pairs = [pair for group in self.groups for pair in group]
         self.inputs = layer_inputs(quantized, self.pairs)
         self._by_name = {pair.tensor: pair for pair in self.pairs}
-        self._float = SegmentedModel(
+        self._aligned = SegmentedModel(
             model,
             [[pair.tensor for pair in group] for group in self.groups],
             lambda part, at: align_outputs(part, self.groups[at]),
         )
-        self._quantized = SegmentedModel(quantized, [[p.codes for p in g] for g in self.groups])
         self._layers = [self._clean_session(group) for group in self.groups]
         self._close: dict[int, Session] = {}
         self._last = {
@@ -102,30 +105,42 @@ class PairedRun:
             for name in (pair.tensor, *self.inputs[pair.tensor])
         }
 
-    def _first_look(self, groups: Sequence[Sequence[Pair]], sample: Feed) -> Iterator[list[Pair]]:
-        """The pairs that hold: shapes fit, and what was found by provenance was not rescaled."""
-        floats = SegmentedModel(self.model, [[p.tensor for p in group] for group in groups])
-        codes = SegmentedModel(self.quantized, [[p.codes for p in group] for group in groups])
+    def _first_look(
+        self, groups: Sequence[Sequence[Pair]], sample: Feed
+    ) -> Iterator[list[tuple[Pair, float] | None]]:
+        """The pairs that hold, None for others: shapes fit, and provenance means the same tensor.
+
+        With each pair comes the factor between the tensor that was found and that of the pair.
+        """
         values = computed(self.model)
-        for group, a, b in zip(groups, floats.run(sample), codes.run(sample), strict=True):
-            kept = []
-            for pair, exact, given in zip(group, a, b, strict=True):
-                fitted = fit(pair, exact.shape, given.shape)
-                if fitted is None:
-                    told = f"shape {list(exact.shape)} in the float model, {list(given.shape)} in"
-                    self.unmatched[pair.tensor] = f"{told} the quantized one"
-                    continue
-                gain = None if pair.named else _gain(fitted, exact, given)
-                moved = fitted if gain is None else self._behind_factor(fitted, values, gain)
-                if moved is not None:
-                    kept.append(moved)
-                else:
-                    self.unmatched[pair.tensor] = f"a pass rescaled it by {gain:.4g}"
-            yield kept
+        streams = zip(self._plain.run(sample), self._quantized.run(sample), strict=True)
+        for group, (exact, given) in zip(groups, streams, strict=True):
+            yield [
+                self._holds(pair, values, x, y)
+                for pair, x, y in zip(group, exact, given, strict=True)
+            ]
+
+    def _holds(
+        self, pair: Pair, values: Mapping[str, ir.Value], exact: Array, given: Array
+    ) -> tuple[Pair, float] | None:
+        fitted = fit(pair, exact.shape, given.shape)
+        if fitted is None:
+            self.unmatched[pair.tensor] = (
+                f"shape {list(exact.shape)} in the float model, {list(given.shape)} in the"
+                " quantized one"
+            )
+            return None
+        gain = None if pair.named else _gain(fitted, exact, given)
+        if gain is None:
+            return fitted, 1.0
+        moved = self._behind_factor(fitted, values, gain)
+        if moved is None:
+            self.unmatched[pair.tensor] = f"a pass rescaled it by {gain:.4g}"
+        return moved
 
     def _behind_factor(
         self, pair: Pair, values: Mapping[str, ir.Value], gain: float
-    ) -> Pair | None:
+    ) -> tuple[Pair, float] | None:
         """The pair with the float tensor behind a constant factor; None where there is none."""
         reader = only_consumer(values[pair.tensor])
         if reader is None or not is_op(reader, "Mul", "Div"):
@@ -137,10 +152,15 @@ class PairedRun:
         if abs(factor - gain) > 0.05 * abs(gain):
             return None
         output = reader.outputs[0]
-        return replace(
-            pair, tensor=output.name or "", node=reader.name or "", op_type=reader.op_type,
-            needed=self.needed[output.name or ""],
-        )  # fmt: skip
+        name = output.name or ""
+        moved = replace(
+            pair,
+            tensor=name,
+            node=reader.name or "",
+            op_type=reader.op_type,
+            needed=self.needed[name],
+        )
+        return moved, factor
 
     def _given(self, group: Sequence[Pair]) -> list[Pair]:
         """The tensors that the layers of a group read."""
@@ -148,14 +168,28 @@ class PairedRun:
         return [self._by_name[name] for name in names]
 
     def _clean_session(self, group: Sequence[Pair]) -> Session:
-        return Session(clean_layers(self.quantized, self._given(group), group)[0])
+        return Session(
+            clean_layers(self.quantized, self._given(group), group)[0], shared_arena=True
+        )
+
+    def glance(self, sample: Feed) -> Iterator[tuple[Pair, Array, Array]]:
+        """Parts of every pair of one sample, evenly spread: float values, and codes.
+
+        Costs little more than a plain run of both models.
+        """
+        streams = zip(self._plain.run(sample), self._quantized.run(sample), strict=True)
+        for kept, (exact, given) in zip(self._kept, streams, strict=True):
+            for found, x, y in zip(kept, exact, given, strict=True):
+                if found is not None:
+                    yield found[0], *_parts(*found, x, y)
 
     def run(self, sample: Feed, *, close: bool = False) -> Iterator[Measured]:
-        """Every pair of one sample, with the tensors of one group at a time in memory."""
+        """Every pair of one sample, whole, with one group of tensors at a time in memory."""
         held: dict[str, Array] = {}
-        streams = zip(self._float.run(sample), self._quantized.run(sample), strict=True)
-        for at, (exact, given) in enumerate(streams):
+        streams = zip(self._aligned.run(sample), self._quantized.run(sample), strict=True)
+        for at, (exact, every) in enumerate(streams):
             group, session = self.groups[at], self._layers[at]
+            given = [y for y, found in zip(every, self._kept[at], strict=True) if found is not None]
             held |= {pair.tensor: array for pair, array in zip(group, exact, strict=True)}
             feed = dict(sample)
             feed |= {given_name(p): held[p.tensor] for p in self._given(group)}
@@ -176,7 +210,7 @@ class PairedRun:
         if at not in self._close:
             part = extract(self.model, names, [pair.tensor for pair in group])
             align_outputs(part, group)
-            self._close[at] = Session(part)
+            self._close[at] = Session(part, shared_arena=True)
         session = self._close[at]
         exact = {name: restored(held[name], self._by_name[name]) for name in names}
         found: dict[str, dict[str, Array]] = {pair.tensor: {} for pair in group}
@@ -220,6 +254,32 @@ def _unpadded(array: Array, pair: Pair) -> Array:
         return array
     axis = -1 if pair.channels_last else 1
     return np.take(array, range(array.shape[axis] - pair.padding), axis)
+
+
+GLANCED = 1 << 15
+"""Elements of a tensor that a glance takes, about, evenly spread along one axis."""
+
+
+def _parts(pair: Pair, factor: float, exact: Array, given: Array) -> tuple[Array, Array]:
+    """Matching parts of a float tensor and of its codes, in the form of the float graph."""
+    codes = _unpadded(given, pair)
+    if pair.channels_last:
+        codes = np.moveaxis(codes, -1, 1)
+    if exact.size > GLANCED:
+        axis = max((a for a in range(exact.ndim) if a != 1 or exact.ndim == 2),
+                   key=lambda a: exact.shape[a])  # fmt: skip
+        step = -(-exact.size // GLANCED)
+        cut = (*[slice(None)] * axis, slice(step // 2 % exact.shape[axis], None, step))
+        exact, codes = exact[cut], codes[cut]
+    real = np.ascontiguousarray(exact, np.float32)
+    if factor != 1.0:
+        real = real * np.float32(factor)
+    if pair.needed != EVERYTHING:
+        real = np.clip(real, *pair.needed)
+    if pair.evening is not None:
+        shape = [-1] if pair.evening.axis == -1 else [-1] + [1] * (real.ndim - 2)
+        real = real / pair.evening.factor.reshape(shape)
+    return real, np.ascontiguousarray(codes)
 
 
 RESCALED = 10.0

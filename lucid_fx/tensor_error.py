@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ class TensorError:
         clipped: of these, those more than half a step outside the grid.
         outside: sum of squares of how far they are from its end.
         low, high: smallest and largest finite float value.
-        counts: how often each code was met, of those that are counted.
+        counts: how often each code was met, the smallest code first, of those that are counted.
     """
 
     grid: CodeGrid | None = None
@@ -40,15 +40,13 @@ class TensorError:
     outside: float = 0.0
     low: float = np.inf
     high: float = -np.inf
-    counts: dict[int, int] = field(default_factory=dict)
+    counts: NDArray[Any] | None = None
 
     def add(self, exact: NDArray[Any], given: NDArray[Any]) -> None:
         """Take one sample: the float tensor, and codes (or real values) of the same shape."""
         exact, given = exact.reshape(-1), given.reshape(-1)
         for start in range(0, exact.size, CHUNK):
             self._add(exact[start : start + CHUNK], given[start : start + CHUNK])
-        if self.grid is not None:
-            self._count(given)
 
     def _add(self, exact: NDArray[Any], given: NDArray[Any]) -> None:
         grid = self.grid
@@ -81,10 +79,20 @@ class TensorError:
                 self.clipped += beyond.size
                 self.outside += float(np.sum((beyond - np.clip(beyond, low, high)) ** 2))
 
-    def _count(self, codes: NDArray[Any]) -> None:
-        some = codes[:: max(1, codes.size // COUNTED)]
-        for code, count in zip(*np.unique(some, return_counts=True), strict=True):
-            self.counts[int(code)] = self.counts.get(int(code), 0) + int(count)
+    def count(self, codes: NDArray[Any]) -> None:
+        """Count the codes of one sample, or as many of them as are enough."""
+        if self.grid is None or not codes.size:
+            return
+        flat = codes.reshape(-1)
+        some = flat[:: max(1, flat.size // COUNTED)].astype(np.int64)
+        least, most = self.grid.codes
+        found = np.bincount(some - least, minlength=most - least + 1)
+        self.counts = found if self.counts is None else self.counts + found
+
+    @property
+    def codes_used(self) -> int:
+        """How many codes were met, of those that were counted."""
+        return 0 if self.counts is None else int(np.count_nonzero(self.counts))
 
     @property
     def grid_noise(self) -> float:

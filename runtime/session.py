@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import tempfile
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ class Session:
         threads: intra-op threads, 0 for onnxruntime's choice.
         providers: execution providers, best first.
         optimize: False turns graph optimisation off.
+        shared_arena: take memory from one pool of the process, where many sessions take turns.
         optimized_path: where to dump the graph that onnxruntime really runs.
         profile: where onnxruntime's profiler writes, as a prefix of its file; see `end_profiling`.
     """
@@ -45,6 +47,7 @@ class Session:
         threads: int = 0,
         providers: Sequence[str] = ("CPUExecutionProvider",),
         optimize: bool = True,
+        shared_arena: bool = False,
         optimized_path: Path | None = None,
         profile: Path | None = None,
     ) -> None:
@@ -53,6 +56,9 @@ class Session:
         options.intra_op_num_threads = threads
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        if shared_arena:
+            _register_shared_arena()
+            options.add_session_config_entry("session.use_env_allocators", "1")
         if optimized_path is not None:
             options.optimized_model_filepath = str(optimized_path)
         if profile is not None:
@@ -93,6 +99,14 @@ class Session:
         values = {name: _to_value(array) for name, array in feed.items()}
         names = self.output_names if outputs is None else list(outputs)
         return [_from_value(value) for value in self._session.run_with_ort_values(names, values)]
+
+
+@functools.cache
+def _register_shared_arena() -> None:
+    information = ort.OrtMemoryInfo(
+        "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
+    )
+    ort.create_and_register_allocator(information, None)
 
 
 _EXOTIC_TYPES = ("tensor(bfloat16", "tensor(float8")
