@@ -169,7 +169,7 @@ class PairedRun:
 
     def _clean_session(self, group: Sequence[Pair]) -> Session:
         return Session(
-            clean_layers(self.quantized, self._given(group), group)[0], shared_arena=True
+            clean_layers(self.quantized, self._given(group), group)[0], in_turns=True
         )
 
     def glance(self, sample: Feed) -> Iterator[tuple[Pair, Array, Array]]:
@@ -210,7 +210,7 @@ class PairedRun:
         if at not in self._close:
             part = extract(self.model, names, [pair.tensor for pair in group])
             align_outputs(part, group)
-            self._close[at] = Session(part, shared_arena=True)
+            self._close[at] = Session(part, in_turns=True)
         session = self._close[at]
         exact = {name: restored(held[name], self._by_name[name]) for name in names}
         found: dict[str, dict[str, Array]] = {pair.tensor: {} for pair in group}

@@ -32,7 +32,7 @@ class SegmentedModel:
         self._names: list[tuple[tuple[str, ...], dict[str, int]]] = []
         for at, segment in enumerate(segments(model, groups)):
             part, across = _part(model, segment, at, finish)
-            self._sessions.append(Session(part, shared_arena=True))
+            self._sessions.append(Session(part, in_turns=True))
             self._names.append((segment.group, across))
         self._last = {
             name: at for at, session in enumerate(self._sessions) for name in session.input_names

@@ -35,7 +35,8 @@ class Session:
         threads: intra-op threads, 0 for onnxruntime's choice.
         providers: execution providers, best first.
         optimize: False turns graph optimisation off.
-        shared_arena: take memory from one pool of the process, where many sessions take turns.
+        in_turns: one of many sessions that run in turns: they share a pool of memory, and their
+            threads do not wait in loops.
         optimized_path: where to dump the graph that onnxruntime really runs.
         profile: where onnxruntime's profiler writes, as a prefix of its file; see `end_profiling`.
     """
@@ -47,7 +48,7 @@ class Session:
         threads: int = 0,
         providers: Sequence[str] = ("CPUExecutionProvider",),
         optimize: bool = True,
-        shared_arena: bool = False,
+        in_turns: bool = False,
         optimized_path: Path | None = None,
         profile: Path | None = None,
     ) -> None:
@@ -56,9 +57,10 @@ class Session:
         options.intra_op_num_threads = threads
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        if shared_arena:
+        if in_turns:
             _register_shared_arena()
             options.add_session_config_entry("session.use_env_allocators", "1")
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if optimized_path is not None:
             options.optimized_model_filepath = str(optimized_path)
         if profile is not None:
