@@ -231,33 +231,46 @@ function plot(id, traces, layout, empty) {
     margin: {t: 30, r: 10, b: 40, l: 60}, height: 320, legend: {orientation: "h", y: 1.15}, hovermode: "closest", ...layout,
   };
   for (const key of ["xaxis", "yaxis"]) base[key] = {...axis, ...layout[key]};
-  Plotly.react(id, traces, base, {responsive: true, displaylogo: false});
+  Plotly.react(id, traces, base, {responsive: true, displayModeBar: false});
   $(id).on("plotly_click", click => { const name = click.points[0].data.names?.[click.points[0].pointIndex]; if (name) selectAnywhere(name); });
 }
 
 function byLayer(id, series, unit, title, empty) {
   const traces = series.map(([name, rows, key, type, color]) => ({
-    name, type, mode: "lines+markers", marker: {color, size: 5}, line: {color, width: 1.5},
+    name, type, mode: "lines+markers", connectgaps: true, marker: {color, size: 5}, line: {color, width: 1.5},
     x: rows.map((_, i) => i), y: rows.map(row => row[key]), names: rows.map(row => row.node ?? row.name),
     text: rows.map(row => plain(row.node || row.name || "graph input")), hovertemplate: `%{text}: %{y:.1f} ${unit}<extra>${name}</extra>`,
   }));
   plot(id, traces, {xaxis: {title: {text: "layers, in the order of the graph"}}, yaxis: {title: {text: title}}}, empty);
 }
 
-function charts() {
-  const needs = "Needs samples: give --data DATA.npz.", [one, two] = [colourOf("pick"), colourOf("pair")];
-  byLayer("errors", [["the layer by itself", data.errors, "own", "scatter", one], ["all before it included", data.errors, "all", "scatter", two]],
-    "dB", "signal to noise, dB (more is better)", needs);
-  const deployed = data.views.at(-1).nodes.filter(n => n.time !== null);
-  byLayer("layers", [["quantized, as onnxruntime runs it", deployed, "time", "bar", one]], "µs", "µs a run", needs);
-  const bars = (name, y, color) => ({name, type: "bar", x: data.times.ops.map(plain), y, marker: {color}, hovertemplate: "%{x}: %{y:.1f} µs"});
-  plot("times", [bars("float", data.times.float, colourOf("float")), bars("quantized", data.times.quantized, colourOf("quantized"))],
-    {barmode: "group", yaxis: {title: {text: "µs a run"}}}, "");
-  histograms(one, needs);
+const needs = "Needs samples: give --data DATA.npz.";
+const charts = {
+  errors: () => byLayer("errors", [["the layer by itself", data.errors, "own", "scatter", colourOf("pick")], ["all before it included", data.errors, "all", "scatter", colourOf("pair")]],
+    "dB", "signal to noise, dB (more is better)", needs),
+  layers: () => byLayer("layers", [["quantized, as onnxruntime runs it", data.views.at(-1).nodes.filter(n => n.time !== null), "time", "bar", colourOf("pick")]], "µs", "µs a run", needs),
+  times: () => {
+    const bars = name => ({name, type: "bar", x: data.times.ops.map(plain), y: data.times[name], marker: {color: colourOf(name)}, hovertemplate: "%{x}: %{y:.1f} µs"});
+    plot("times", [bars("float"), bars("quantized")], {barmode: "group", yaxis: {title: {text: "µs a run, by op type"}}}, "");
+  },
+  histograms,
+};
+
+/** Draw each chart when it first comes near the part of the page that is seen. */
+function chartsWhenSeen() {
+  const observer = new IntersectionObserver(entries => {
+    for (const {target, isIntersecting} of entries) {
+      if (!isIntersecting) continue;
+      observer.unobserve(target);
+      charts[target.id]();
+      lucidReport.charted.push(target.id);
+    }
+  }, {rootMargin: "300px"});
+  for (const id of Object.keys(charts)) observer.observe($(id));
 }
 
-function histograms(color, needs) {
-  const all = data.histograms, columns = 4, rows = Math.ceil(all.length / columns), layout = {showlegend: false, height: 60 + 170 * rows, bargap: 0, annotations: [], shapes: [],
+function histograms() {
+  const color = colourOf("pick"), all = data.histograms, columns = 4, rows = Math.ceil(all.length / columns), layout = {showlegend: false, height: 60 + 170 * rows, bargap: 0, annotations: [], shapes: [],
     grid: {rows, columns, pattern: "independent", xgap: 0.12, ygap: 0.45}};
   const traces = all.map((one, i) => {
     const n = i ? i + 1 : "", axis = {gridcolor: colourOf("line"), nticks: 5, tickfont: {size: 10}};
@@ -272,7 +285,7 @@ function histograms(color, needs) {
 // ---- start -----------------------------------------------------------------------------------
 
 const lucidReport = window.lucidReport = {
-  ready: null, charted: null, select, colour, collapse, show,
+  ready: null, charted: [], select, colour, collapse, show,
   selected: () => selection && {side: selection.side, name: selection.box.name},
   highlighted: side => [...panes[side].marked].map(box => box.name),
   shown: side => panes[side].boxes.map(box => box.name),
@@ -303,8 +316,8 @@ function start() {
   for (const kind of ["click", "keydown"]) $("ledger").addEventListener(kind, pickRow);
   $("search").addEventListener("input", search);
   tell(panes.left, null);
-  addEventListener("load", () => setTimeout(() => { charts(); lucidReport.charted = performance.now(); }));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colour(mode); charts(); });
+  addEventListener("load", chartsWhenSeen);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colour(mode); for (const id of lucidReport.charted) charts[id](); });
 }
 
 function search() {

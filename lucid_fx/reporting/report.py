@@ -29,10 +29,10 @@ from lucid_fx.reporting.views import Facts, view
 from lucid_fx.tracing import trace
 from lucid_fx.workflow import calibrate, prepare_fx
 
-TIMED, HISTOGRAMS, BARS = 8, 24, 64
-"""Samples that are timed, tensors whose histogram is shown, and bars of each."""
+TIMED, HISTOGRAMS, BARS, OP_TYPES = 8, 24, 64, 24
+"""Samples that are timed, tensors whose histogram is shown, bars of each, op types by time."""
 TOP_DB = 120.0
-"""What a tensor without any error is shown with."""
+"""What a layer without any error is coloured as."""
 
 
 def report(
@@ -139,8 +139,7 @@ def _tiles(found: _Found) -> list[list[str]]:
 def _views(found: _Found, threads: int) -> list[dict[str, Any]]:
     """Float, fused, prepared, quantized, and what onnxruntime runs."""
     status = {entry.node: entry.status for entry in ledger_of(found.coded.model)}
-    rows = found.compared.rows if found.compared is not None else ()
-    error = {r.node: min(r.own_sqnr_db, TOP_DB) for r in rows if r.own_sqnr_db is not None}
+    error = _layer_errors(found)
     micros = found.explained.times.nodes if found.explained.times is not None else {}
     floats = (
         profile(found.exact.model, found.feeds[:TIMED], threads=threads).nodes
@@ -160,6 +159,19 @@ def _views(found: _Found, threads: int) -> list[dict[str, Any]]:
     return views
 
 
+def _layer_errors(found: _Found) -> dict[str, float]:
+    """The error of each source node, or else of the layer that it went into."""
+    rows = found.compared.rows if found.compared is not None else ()
+    error = {r.node: min(r.own_sqnr_db, TOP_DB) for r in rows if r.own_sqnr_db is not None}
+    layers = dict(error)
+    for node in nodes(found.coded.model):
+        known = [error[source] for source in origins(node) if source in error]
+        if known:
+            for source in origins(node):
+                layers.setdefault(source, min(known))
+    return layers
+
+
 def _sources_of_deployed(deployed: Deployed) -> dict[str, tuple[str, ...]]:
     """Source nodes behind each node of onnxruntime's graph."""
     ours = {node.name: node for node in nodes(deployed.model)}
@@ -173,14 +185,15 @@ def _sources_of_deployed(deployed: Deployed) -> dict[str, tuple[str, ...]]:
 def _errors(compared: Comparison | None) -> list[dict[str, Any]]:
     rows = [] if compared is None else compared.rows
     return [
-        {"node": row.node, "own": _capped(row.own_sqnr_db), "all": _capped(row.sqnr_db)}
+        {"node": row.node, "own": _lossy(row.own_sqnr_db), "all": _lossy(row.sqnr_db)}
         for row in rows
         if row.own_sqnr_db is not None or row.sqnr_db is not None
     ]
 
 
-def _capped(ratio: float | None) -> float | None:
-    return None if ratio is None else min(ratio, TOP_DB)
+def _lossy(ratio: float | None) -> float | None:
+    """None for layers that lose nothing, which would hide the others in a chart."""
+    return None if ratio is None or ratio >= TOP_DB else ratio
 
 
 def _times(explained: Explanation) -> dict[str, Any]:
@@ -189,6 +202,7 @@ def _times(explained: Explanation) -> dict[str, Any]:
 
     ours, theirs = by_op(explained.times), by_op(explained.float_times)
     ops = sorted({*ours, *theirs}, key=lambda op: -(ours.get(op, 0) + theirs.get(op, 0)))
+    ops = ops[:OP_TYPES]
     return {
         "ops": ops,
         "quantized": [ours.get(op, 0.0) for op in ops],
@@ -197,12 +211,14 @@ def _times(explained: Explanation) -> dict[str, Any]:
 
 
 def _histograms(found: _Found) -> list[dict[str, Any]]:
-    """Histograms of the tensors on codes, with the range that their grid covers."""
+    """Histograms of tensors with the range that their grid covers, the worst layers first."""
     if not found.feeds or found.prepared is None:
         return []
     found.prepared.grids()  # takes over what the native observers saw
     ranges = _chosen_ranges(found)
-    shown = []
+    rows = found.compared.rows if found.compared is not None else ()
+    error = {row.tensor: row.own_sqnr_db for row in rows if row.own_sqnr_db is not None}
+    shown: list[dict[str, Any]] = []
     for tensor, observer in found.prepared.observers.items():
         if not isinstance(observer, HistogramObserver) or not observer.histogram.any():
             continue
@@ -212,6 +228,7 @@ def _histograms(found: _Found) -> list[dict[str, Any]]:
         shown.append(
             {"tensor": tensor, "x": middles.tolist(), "counts": bars, "range": ranges.get(tensor)}
         )
+    shown.sort(key=lambda one: (one["range"] is None, error.get(one["tensor"], TOP_DB)))
     return shown[:HISTOGRAMS]
 
 

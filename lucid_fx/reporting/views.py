@@ -137,12 +137,18 @@ def _level(boxes: Sequence[Box], edges: list[tuple[int, int]], depth: int) -> di
 
 
 def layout(count: int, edges: list[tuple[int, int]]) -> list[tuple[float, float]]:
-    """Places of a layered drawing, one unit a layer; edges that close a cycle point up."""
+    """Places of a layered drawing, one unit a layer; edges that close a cycle point up.
+
+    The layers are igraph's, which puts a node as high as can be; one that would do as well or
+    better beside its readers, as a constant does, goes down to them.
+    """
+    if not count:
+        return []
     graph = library("igraph").Graph(count, edges, directed=True)
-    down = graph.copy()
-    down.delete_edges(graph.feedback_arc_set(None, "eades") if not graph.is_dag() else [])
-    layers = [0] * count
-    for node in down.topological_sorting():
-        layers[node] = max((layers[a] + 1 for a in down.predecessors(node)), default=0)
-    places = down.layout_sugiyama(layers=layers, maxiter=30, hgap=1, vgap=1).coords
-    return [(round(x, 2), layer) for (x, _), layer in zip(places, layers, strict=False)]
+    layers = [int(y) for _, y in graph.layout_sugiyama(maxiter=1).coords]
+    for node in sorted(range(count), key=layers.__getitem__, reverse=True):
+        below = [layers[other] for other in graph.successors(node) if layers[other] > layers[node]]
+        if below and graph.indegree(node) <= len(below):
+            layers[node] = min(below) - 1
+    places = graph.layout_sugiyama(layers=layers, maxiter=30, hgap=1, vgap=1).coords
+    return [(round(x, 2), y) for x, y in places[:count]]
