@@ -128,13 +128,16 @@ class Deployed:
     def _fates(self) -> Iterator[Fate]:
         named = {node.name: node for node in nodes(self.optimised)}
         makers = {output.name: node for node in nodes(self.optimised) for output in node.outputs}
+        known = _independent(self.model)
         for node in nodes(self.model):
             same = named.get(node.name)
             if same is not None and _same_op(node, same):
                 yield _fate(node, "kept", same)
                 continue
             maker = next((makers[o.name] for o in node.outputs if o.name in makers), None)
-            if maker is None and all(map(_known, node.inputs)):
+            if maker is None and all(
+                v is None or is_constant(v) or v in known for v in node.inputs
+            ):
                 yield _fate(node, "folded", None)
                 continue
             maker = maker or same or _reader_below(node, makers)
@@ -156,12 +159,14 @@ def _same_op(ours: ir.Node, theirs: ir.Node) -> bool:
     return plain in (ours.op_type, f"Fused{ours.op_type}")
 
 
-def _known(value: ir.Value | None) -> bool:
-    """Whether a value does not depend on the inputs of the model."""
-    if value is None or is_constant(value):
-        return True
-    producer = value.producer()
-    return producer is not None and bool(producer.inputs) and all(map(_known, producer.inputs))
+def _independent(model: ir.Model) -> set[ir.Value]:
+    """Computed values that do not depend on the inputs of the model."""
+    found = set[ir.Value]()
+    for node in nodes(model):
+        inputs = [value for value in node.inputs if value is not None]
+        if node.inputs and all(is_constant(value) or value in found for value in inputs):
+            found.update(node.outputs)
+    return found
 
 
 def _reader_below(node: ir.Node, makers: dict[str | None, ir.Node]) -> ir.Node | None:
