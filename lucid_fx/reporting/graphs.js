@@ -49,6 +49,7 @@ class Pane {
     const least = list => list.reduce((a, b) => Math.min(a, b), Infinity), most = list => list.reduce((a, b) => Math.max(a, b), -Infinity);
     this.bounds = xs.length ? [least(xs), least(ys), most(xs), most(ys)] : [0, 0, 0, 0];
     this.slowest = Math.max(1e-9, most(this.boxes.map(b => b.time ?? 0)));
+    this.strip = null;
     this.mark([], null);
     this.start();
   }
@@ -70,9 +71,10 @@ class Pane {
     this.draw();
   }
 
+  /** The whole graph, or all of its width where its boxes would be too small to see. */
   fit() {
-    const [left, top, right, bottom] = this.bounds;
-    this.scale = Math.min(this.width / (right - left + 1.5 * W), this.height / (bottom - top + 1.5 * H), 1.5);
+    const [left, top, right, bottom] = this.bounds, across = this.width / (right - left + 1.5 * W);
+    this.scale = Math.min(across, Math.max(this.height / (bottom - top + 1.5 * H), 0.1), 1.5);
     Object.assign(this, {x: (left + right) / 2, y: (top + bottom) / 2});
     this.draw();
   }

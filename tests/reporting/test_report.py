@@ -1,0 +1,122 @@
+"""The file: written in one step, complete in itself, and texts of a model stay texts."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid_fx
+from lucid_fx import cli
+from lucid_fx.errors import DataError, ModelError
+from lucid_fx.reporting.page import finite
+
+sys.path.append(str(Path(__file__).resolve().parent))
+from _graphs import HOSTILE, blocks, fashion
+
+
+def content(path: Path) -> Any:
+    """The data in a report."""
+    found = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', path.read_text("utf-8")
+    )
+    assert len(found) == 1
+    return json.loads(found[0])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    exact, coded, samples = fashion()
+    return lucid_fx.report(exact, coded, tmp_path_factory.mktemp("r") / "r.html", data=samples)
+
+
+def test_it_has_all_that_was_found(written: Path) -> None:
+    exact, coded, samples = fashion()
+    data = content(written)
+    titles = [one["title"] for one in data["views"]]
+    assert titles == ["float", "fused", "prepared", "quantized", "onnxruntime"]
+    assert [row["node"] for row in data["ledger"]] == [entry.node for entry in coded.ledger]
+    assert data["samples"] == len(samples)
+    compared = lucid_fx.compare(exact, coded, samples)
+    assert len(data["errors"]) == len(compared.rows)
+    assert data["times"]["ops"] and sum(data["times"]["float"]) > 0
+    by_title = {one["title"]: one["nodes"] for one in data["views"]}
+    assert all(n["time"] is not None for n in by_title["onnxruntime"])
+    assert any(n["error"] is not None for n in by_title["float"])
+
+
+def test_histograms_count_every_value_and_show_the_grid(written: Path) -> None:
+    _, _, samples = fashion()
+    shown = {one["tensor"]: one for one in content(written)["histograms"]}
+    image = shown["image"]
+    assert sum(image["counts"]) == sum(np.asarray(s["image"]).size for s in samples)
+    low, high = image["range"]
+    assert low <= min(image["x"]) and max(image["x"]) <= high + (high - low) / 100
+
+
+def test_it_needs_no_network(written: Path) -> None:
+    text = written.read_text("utf-8")
+    own = text[: text.rindex("<script>")]  # the last one is the library of charts
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", own)
+    assert not re.search(r"<(link|iframe|img|base)\b", own)
+    assert not re.search(r"\bon\w+=", re.sub(r"<script.*?</script>", "", own, flags=re.S))
+    assert "default-src 'none'" in own
+
+
+def test_names_of_a_model_are_never_markup(tmp_path: Path) -> None:
+    model = blocks(5, HOSTILE)
+    model.graph.name = HOSTILE
+    path = lucid_fx.report(model, model, tmp_path / "r.html")
+    text = path.read_text("utf-8")
+    assert "<img" not in text[: text.rindex("<script>")]
+    assert content(path)["ledger"][0]["node"] == HOSTILE
+
+
+def test_without_samples_there_are_no_numbers(tmp_path: Path) -> None:
+    exact, coded, _ = fashion()
+    data = content(lucid_fx.report(exact, coded, tmp_path / "r.html"))
+    assert not data["errors"] and not data["histograms"] and not data["times"]["ops"]
+    assert [one["title"] for one in data["views"]][-1] == "onnxruntime"
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    exact, coded, _ = fashion()
+    path = tmp_path / "r.html"
+    path.write_text("old")
+    with pytest.raises(DataError):
+        lucid_fx.report(exact, coded, path, data=[np.zeros((1, 2), np.float32)])
+    assert path.read_text() == "old"
+    lucid_fx.report(exact, coded, path)
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(ModelError, match="no folder"):
+        lucid_fx.report(exact, coded, tmp_path / "absent" / "r.html")
+
+
+def test_numbers_that_json_does_not_know_become_nothing() -> None:
+    assert finite({"a": [math.inf, (1.0, math.nan)]}) == {"a": [None, [1.0, None]]}
+
+
+def test_the_command_line_writes_one_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exact, coded, samples = fashion()
+    float_path, quantized, data, out = (
+        tmp_path / name for name in ("f.onnx", "q.onnx", "d.npz", "r.html")
+    )
+    exact.save(float_path)
+    coded.save(quantized)
+    np.savez(data, **{f"{i}/image": sample["image"] for i, sample in enumerate(samples)})
+    arguments = ["report", str(float_path), str(quantized), "--data", str(data), "--samples", "3"]
+    assert cli.main([*arguments, "-o", str(out)]) == 0
+    assert capsys.readouterr().out == f"written {out}\n"
+    assert content(out)["samples"] == 3
+    assert cli.main([*arguments, "-o", str(quantized)]) == 2
+    assert cli.main([*arguments, "-o", str(tmp_path / "absent" / "r.html")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and all(line.startswith("error: --out") for line in lines)
