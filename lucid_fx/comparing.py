@@ -13,7 +13,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from lucid_fx.comparison import Comparison, TensorRow
-from lucid_fx.culprits import CloseLook, Evidence, find_culprits, real_values
+from lucid_fx.culprits import CloseLook, Evidence, find_culprits
 from lucid_fx.errors import DataError, LucidFxError, ModelError
 from lucid_fx.graph_module import Feed, GraphModule
 from lucid_fx.ir.extraction import computed, reads
@@ -49,7 +49,7 @@ def compare(
         model, quantized: paths, protobufs or `GraphModule`; ours, or those of another quantizer.
         data: samples for the float model: arrays, tuples in input order, or mappings.
         top: how many culprits to look for.
-        group_bytes: bytes of intermediate tensors held at a time, 64 MiB by default.
+        group_bytes: bytes of intermediate tensors held at a time, 24 MiB by default.
         progress: called after each sample.
 
     Raises:
@@ -111,7 +111,7 @@ def _sample(run: PairedRun, exact: GraphModule, sample: Any, number: int, sums: 
         given[name].count(seen.given)
         own[name].add(seen.exact, seen.clean)
         if close:
-            looks[name].add(seen, real_values(seen, seen.clean))
+            looks[name].add(seen)
 
 
 def _module(model: Any) -> GraphModule:

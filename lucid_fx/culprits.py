@@ -45,19 +45,22 @@ class CloseLook:
     from_input: dict[str, float] = field(default_factory=dict)
     reach: dict[int, NDArray[Any]] = field(default_factory=dict)
 
-    def add(self, seen: Measured, real: NDArray[Any]) -> None:
-        """Take one sample; ``real`` is what the layer gives on clean inputs, as real values."""
-        exact = seen.exact.astype(np.float64)
-        exact = np.where(np.isfinite(exact), exact, 0.0)
-        self.signal += float(np.sum(exact**2))
-        self.layer += float(np.nansum((real - exact) ** 2))
+    def add(self, seen: Measured) -> None:
+        """Take one sample."""
+        own = TensorError(seen.pair.grid)
+        own.add(seen.exact, seen.clean)
+        self.signal += own.signal
+        self.layer += own.noise
         for name, array in seen.from_input.items():
-            noise = float(np.nansum((array.astype(np.float64) - exact) ** 2))
-            self.from_input[name] = self.from_input.get(name, 0.0) + noise
+            error = TensorError()
+            error.add(seen.exact, array)
+            self.from_input[name] = self.from_input.get(name, 0.0) + error.noise
+        exact = seen.exact
         axis = -1 if seen.pair.channels_last else 1
         for at in {axis % exact.ndim, exact.ndim - 1} if exact.ndim > 1 else ():
             others = tuple(a for a in range(exact.ndim) if a != at)
-            reach = np.abs(exact).max(axis=others)
+            reach = np.maximum(exact.max(axis=others), -exact.min(axis=others))
+            reach = np.where(np.isfinite(reach), reach, 0.0)
             if at in self.reach and self.reach[at].size != reach.size:
                 self.reach.pop(at)  # an axis of changing length is none of channels
             else:
@@ -248,11 +251,3 @@ def _weights_rule(evidence: Evidence, name: str) -> tuple[str, str, str]:
         told = "output channels of unlike size share one weight scale"
         return "shared weight grid", told, f'recipe: "{node}": {{"weight": "per-channel"}}'
     return "weight rounding", "its weights are coarse in 8 bits", f"--exclude {node}"
-
-
-def real_values(seen: Measured, array: NDArray[Any]) -> NDArray[Any]:
-    """Codes of a pair as real values; real values as they are."""
-    grid = seen.pair.grid
-    if grid is None:
-        return array.astype(np.float64)
-    return (array.astype(np.float64) - grid.zero_point) * grid.scale

@@ -24,7 +24,7 @@ from lucid_fx.runtime.session import Session
 
 Array = NDArray[Any]
 
-GROUP_BYTES = 64 * 2**20
+GROUP_BYTES = 24 * 2**20
 """Bytes of intermediate tensors that are held together."""
 UNKNOWN_BYTES = 2**20
 """What a tensor is taken for whose shape is not known before it is computed."""
@@ -288,11 +288,9 @@ RESCALED = 10.0
 
 def _gain(pair: Pair, exact: Array, given: Array) -> float | None:
     """The factor by which the quantized tensor is another quantity; None where it is the same."""
-    real = given.astype(np.float32)
-    if pair.grid is not None:
-        real = (real - pair.grid.zero_point) * np.float32(pair.grid.scale)
-    x = np.clip(exact, *pair.needed).astype(np.float64).reshape(-1)
-    y = restored(real, pair).astype(np.float64).reshape(-1)
+    x, codes = _parts(pair, 1.0, exact, given)
+    x, codes = x.reshape(-1).astype(np.float64), codes.reshape(-1).astype(np.float64)
+    y = codes if pair.grid is None else (codes - pair.grid.zero_point) * pair.grid.scale
     power = float(x @ x)
     if not np.isfinite(power) or power == 0:
         return None
