@@ -16,7 +16,7 @@ from lucid_fx.ir.naming import Names
 from lucid_fx.ir.walk import attribute, constant, is_constant, is_op, rank
 from lucid_fx.ops.emit import Emit
 from lucid_fx.passes.equalization_sites import Site, find_sites
-from lucid_fx.passes.linear import along_input, is_depthwise
+from lucid_fx.passes.linear import along_input, weight_by_input
 from lucid_fx.passes.pipeline import GraphPass
 
 Ranges = Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
@@ -106,7 +106,7 @@ def channel_factors(site: Site, ranges: Ranges) -> NDArray[Any] | None:
     alive = reach > 0
     if not alive.any() or not np.isfinite(reach).all():
         return None
-    weights = [_by_input(node, len(reach)) for node in site.readers]
+    weights = [weight_by_input(node, len(reach)) for node in site.readers]
     columns = np.max([np.abs(rows).max(axis=(1, 2)) for rows in weights], axis=0)
     columns = np.where(columns > 0, columns, 1.0)
     as_it_is = np.ones_like(reach)
@@ -190,16 +190,3 @@ def _divide(emit: Emit, node: ir.Node, factor: NDArray[Any], axis: int) -> None:
 def _replace(emit: Emit, node: ir.Node, index: int, array: NDArray[Any]) -> None:
     base = node.inputs[index].name if node.inputs[index] is not None else node.name  # type: ignore[union-attr]
     node.replace_input_with(index, emit.constant(array, f"{base}_equalized"))
-
-
-def _by_input(node: ir.Node, channels: int) -> NDArray[Any]:
-    """The weight as (input channels, taps, outputs); one output for a depthwise Conv."""
-    weight = constant(node.inputs[1])
-    assert weight is not None
-    weight = weight.astype(np.float64)
-    if not is_op(node, "Conv"):
-        transposed = is_op(node, "Gemm") and attribute(node, "transB", 0)
-        return (weight.T if transposed else weight)[:, None, :]
-    if is_depthwise(node):
-        return weight.reshape(channels, -1, 1)
-    return np.moveaxis(weight, 0, -1).reshape(weight.shape[1], -1, weight.shape[0])

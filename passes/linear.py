@@ -98,3 +98,16 @@ def along_input(node: ir.Node, weight: NDArray[Any], factor: NDArray[Any]) -> ND
         return factor.reshape([1, -1] + [1] * (weight.ndim - 2))
     transposed = is_op(node, "Gemm") and attribute(node, "transB", 0)
     return factor.reshape([1, -1] if transposed else [-1, 1])
+
+
+def weight_by_input(node: ir.Node, channels: int) -> NDArray[Any]:
+    """The weight as (input channels, taps, outputs); one output for a depthwise Conv."""
+    weight = constant(node.inputs[1])
+    assert weight is not None
+    weight = weight.astype(np.float64)
+    if not is_op(node, "Conv"):
+        transposed = is_op(node, "Gemm") and attribute(node, "transB", 0)
+        return (weight.T if transposed else weight)[:, None, :]
+    if is_depthwise(node):
+        return weight.reshape(channels, -1, 1)
+    return np.moveaxis(weight, 0, -1).reshape(weight.shape[1], -1, weight.shape[0])
