@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lucid_fx.ir.evening import record_evened
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.naming import Names
-from lucid_fx.ir.walk import attribute, constant, is_constant, is_op, rank
+from lucid_fx.ir.walk import constant, is_constant, is_op, rank
 from lucid_fx.ops.emit import Emit
 from lucid_fx.passes.equalization_sites import Site, find_sites
 from lucid_fx.passes.linear import along_input, weight_by_input
