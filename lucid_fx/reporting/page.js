@@ -105,7 +105,7 @@ function tell(pane, box) {
   if (!box) { panel.replaceChildren(element("p", "Select a node: its partners in the other view are marked.", "quiet")); return; }
   const one = box.nodes[0], single = box.nodes.length === 1, lines = [];
   const status = box.status ? box.status.replace("_", " ") : "not in the ledger";
-  lines.push(`${status}; own error ${number(box.error, "dB")}; time ${number(box.time, "µs")}`);
+  lines.push(`${status}; own SQNR ${number(box.error, "dB")}; time ${number(box.time, "µs")}`);
   const rows = data.ledger.filter(row => box.origins.has(row.node));
   for (const row of rows.slice(0, 6)) lines.push(`${row.node} (${row.op_type}): ${row.status}: ${row.reason}`);
   if (rows.length > 6) lines.push(`and ${rows.length - 6} more source nodes`);
@@ -159,7 +159,7 @@ function hover(pane, box, event) {
   tip.hidden = !box;
   pane.canvas.style.cursor = box ? "pointer" : "grab";
   if (!box) return;
-  tip.textContent = `${box.label}  ${box.name}\n${box.status.replace("_", " ") || "not in the ledger"} · error ${number(box.error, "dB")} · time ${number(box.time, "µs")}`;
+  tip.textContent = `${box.label}  ${box.name}\n${box.status.replace("_", " ") || "not in the ledger"} · own SQNR ${number(box.error, "dB")} · time ${number(box.time, "µs")}`;
   tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 330)}px`;
   tip.style.top = `${event.clientY + 16}px`;
 }
@@ -171,6 +171,15 @@ function link(name) {
   made.type = "button";
   made.addEventListener("click", () => selectAnywhere(name));
   return made;
+}
+
+/** A line of a table; picking it selects its node. */
+function row(texts, node) {
+  const line = element("tr");
+  line.append(...texts.map(text => element("td", text)));
+  line.tabIndex = 0;
+  line.dataset.node = node;
+  return line;
 }
 
 function texts() {
@@ -192,6 +201,7 @@ function texts() {
     item.append(`${one.rule}: `, link(one.node), `: ${one.what} `, element("span", `Fix: ${one.fix}`, "quiet"));
     return item;
   }), "No findings.");
+  $("rewrites").replaceChildren(...data.rewrites.slice(0, ROWS).map(one => row([one.kind, one.before, one.after, one.count, one.node, one.passes], one.node)));
   $("notes").replaceChildren(...data.notes.map(note => element("li", note)));
 }
 
@@ -200,13 +210,10 @@ function ledger() {
   const columns = row => [row.node, row.op_type, row.status, row.reason, row.pass_name];
   const found = data.ledger.filter(row => (!status || row.status === status) && columns(row).join("\n").toLowerCase().includes(wanted));
   $("matches").textContent = `${found.length} of ${data.ledger.length} nodes` + (found.length > ROWS ? `, the first ${ROWS} are shown` : "");
-  $("ledger").replaceChildren(...found.slice(0, ROWS).map(row => {
-    const line = element("tr"), patch = element("i");
-    line.append(...columns(row).map(text => element("td", text)));
-    patch.style.background = `var(--${row.status})`;
+  $("ledger").replaceChildren(...found.slice(0, ROWS).map(one => {
+    const line = row(columns(one), one.node), patch = element("i");
+    patch.style.background = `var(--${one.status})`;
     line.children[2].prepend(patch);
-    line.tabIndex = 0;
-    line.dataset.node = row.node;
     return line;
   }));
 }
@@ -214,7 +221,7 @@ function ledger() {
 function pickRow(event) {
   const line = event.target.closest("tr");
   if (!line || (event.type === "keydown" && event.key !== "Enter")) return;
-  for (const old of $("ledger").querySelectorAll(".picked")) old.classList.remove("picked");
+  for (const old of document.querySelectorAll("tr.picked")) old.classList.remove("picked");
   line.classList.add("picked");
   selectAnywhere(line.dataset.node);
 }
@@ -313,7 +320,7 @@ function start() {
   $("collapse").addEventListener("change", e => collapse(Number(e.target.value)));
   $("filter").addEventListener("input", ledger);
   $("status").addEventListener("change", ledger);
-  for (const kind of ["click", "keydown"]) $("ledger").addEventListener(kind, pickRow);
+  for (const table of ["ledger", "rewrites"]) for (const kind of ["click", "keydown"]) $(table).addEventListener(kind, pickRow);
   $("search").addEventListener("input", search);
   tell(panes.left, null);
   addEventListener("load", chartsWhenSeen);

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 
 from lucid_fx.comparing import compare
 from lucid_fx.comparison import Comparison
+from lucid_fx.diffing import GraphDiff, diff
 from lucid_fx.errors import LucidFxError, ModelError
 from lucid_fx.explaining import Deployed, Explanation, Times, explain, profile
 from lucid_fx.graph_module import Feed, GraphModule
@@ -83,6 +85,7 @@ def _content(
     return {
         "title": coded.model.graph.name or "model",
         "tiles": _tiles(found),
+        "rewrites": _rewrites(diff(exact, coded)),
         "ledger": [dataclasses.asdict(entry) for entry in ledger],
         "notes": ledger.notes,
         "findings": [dataclasses.asdict(finding) for finding in explained.findings],
@@ -134,6 +137,27 @@ def _tiles(found: _Found) -> list[list[str]]:
     for kind in ("integer", "float"):
         tiles.append([str(explained.counts.get(kind, 0)), f"{kind} nodes run by onnxruntime"])
     return [*tiles, [str(len(explained.findings)), "findings"]]
+
+
+def _rewrites(found: GraphDiff) -> list[dict[str, Any]]:
+    """Changes of the same kind together, the commonest first."""
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    for change in found.changes:
+        if change.kind != "same":
+            before, after = _counted(change.a_ops), _counted(change.b_ops)
+            key = change.kind, before, after, ", ".join(change.passes)
+            alike.setdefault(key, []).append((*change.a, *change.b)[0])
+    groups = sorted(alike.items(), key=lambda group: -len(group[1]))
+    names = ("kind", "before", "after", "passes")
+    return [
+        dict(zip(names, key, strict=True)) | {"count": len(group), "node": group[0]}
+        for key, group in groups
+    ]
+
+
+def _counted(ops: Sequence[str]) -> str:
+    """Op types with how often each is there."""
+    return " + ".join(op if n == 1 else f"{n} {op}" for op, n in Counter(ops).items())
 
 
 def _views(found: _Found, threads: int) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 import lucid_fx
@@ -21,13 +22,10 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from _graphs import HOSTILE, blocks, fashion
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None or DRIVER is None,
-        reason="needs Debian's packages chromium and chromium-driver",
-    ),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None,
+    reason="needs Debian's packages chromium and chromium-driver",
+)
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -118,8 +116,7 @@ def test_the_ledger_filters(opened: Open, fashion_report: Path) -> None:
     driver.find_element(By.ID, "filter").clear()
     driver.find_element(By.ID, "filter").send_keys("no such text")
     assert driver.execute_script(rows) == 0
-    driver.find_element(By.ID, "filter").clear()
-    driver.find_element(By.ID, "filter").send_keys(" \b")
+    driver.find_element(By.ID, "filter").send_keys(Keys.BACKSPACE * len("no such text"))
     status = next(iter(coded.ledger)).status
     Select(driver.find_element(By.ID, "status")).select_by_value(status)
     assert driver.execute_script(rows) == coded.ledger.counts()[status]
@@ -215,7 +212,7 @@ def test_charts_are_drawn_when_they_are_seen(opened: Open, fashion_report: Path)
         chart = driver.find_element(By.ID, name)
         driver.execute_script("arguments[0].scrollIntoView()", chart)
         WebDriverWait(driver, 20).until(
-            lambda _, chart=chart: chart.find_elements(By.CSS_SELECTOR, ".plot path")
+            lambda _, chart=chart: chart.find_elements(By.CSS_SELECTOR, ".trace path")
         )
     ends = driver.find_elements(By.CSS_SELECTOR, "#histograms .shapelayer path")
     assert len(ends) >= 2, "the chosen range is not shown"
@@ -237,6 +234,7 @@ def test_a_thousand_nodes_open_within_three_seconds(
     assert driver.execute_script("return lucidReport.ready") < 3000
 
 
+@pytest.mark.slow
 def test_five_thousand_nodes_stay_usable(opened: Open, large: Callable[[int], Path]) -> None:
     driver = opened(large(5000))
     assert driver.execute_script("return lucidReport.ready") < 10000

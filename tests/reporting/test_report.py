@@ -43,6 +43,8 @@ def test_it_has_all_that_was_found(written: Path) -> None:
     assert titles == ["float", "fused", "prepared", "quantized", "onnxruntime"]
     assert [row["node"] for row in data["ledger"]] == [entry.node for entry in coded.ledger]
     assert data["samples"] == len(samples)
+    changed = [c for c in lucid_fx.diff(exact, coded).changes if c.kind != "same"]
+    assert sum(one["count"] for one in data["rewrites"]) == len(changed) > 0
     compared = lucid_fx.compare(exact, coded, samples)
     assert len(data["errors"]) == len(compared.rows)
     assert data["times"]["ops"] and sum(data["times"]["float"]) > 0
