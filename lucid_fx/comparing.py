@@ -18,6 +18,7 @@ from lucid_fx.errors import DataError, LucidFxError, ModelError
 from lucid_fx.graph_module import Feed, GraphModule
 from lucid_fx.ir.extraction import computed, reads
 from lucid_fx.ir.grids import grid_values
+from lucid_fx.ir.pairing import EVERYTHING, Pair
 from lucid_fx.ir.walk import attribute, constant
 from lucid_fx.ops.table import find_row, needed_range
 from lucid_fx.paired_run import GROUP_BYTES, PairedRun
@@ -69,8 +70,8 @@ def compare(
             "the two models have no tensor in common",
             hint="compare a float model with the quantized model that was made from it",
         )
-    given = {pair.tensor: TensorError(pair.grid) for pair in run.pairs}
-    own = {pair.tensor: TensorError(pair.grid) for pair in run.pairs}
+    given = {pair.tensor: TensorError(pair.grid, _in_quantized_form(pair)) for pair in run.pairs}
+    own = {pair.tensor: TensorError(pair.grid, _in_quantized_form(pair)) for pair in run.pairs}
     looks = {pair.tensor: CloseLook() for pair in run.pairs}
     count = 0
     for count, sample in enumerate(itertools.chain([first], samples), 1):
@@ -112,6 +113,11 @@ def _sample(run: PairedRun, exact: GraphModule, sample: Any, number: int, sums: 
         own[name].add(seen.exact, seen.clean)
         if close:
             looks[name].add(seen)
+
+
+def _in_quantized_form(pair: Pair) -> tuple[float, float]:
+    """The range that matters, where the quantized graph holds values as the float graph does."""
+    return EVERYTHING if pair.evening is not None else pair.needed
 
 
 def _module(model: Any) -> GraphModule:

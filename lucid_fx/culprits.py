@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lucid_fx.ir.pairing import EVERYTHING
 from lucid_fx.paired_run import Measured
 from lucid_fx.tensor_error import TensorError, decibels
 
@@ -47,12 +48,13 @@ class CloseLook:
 
     def add(self, seen: Measured) -> None:
         """Take one sample."""
-        own = TensorError(seen.pair.grid)
+        needed = EVERYTHING if seen.pair.evening is not None else seen.pair.needed
+        own = TensorError(seen.pair.grid, needed)
         own.add(seen.exact, seen.clean)
         self.signal += own.signal
         self.layer += own.noise
         for name, array in seen.from_input.items():
-            error = TensorError()
+            error = TensorError(None, needed)
             error.add(seen.exact, array)
             self.from_input[name] = self.from_input.get(name, 0.0) + error.noise
         exact = seen.exact

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucid_fx.ir.grids import CodeGrid
+from lucid_fx.ir.pairing import EVERYTHING
 
 CHUNK = 1 << 15
 """Elements looked at together, so that intermediate arrays stay in the cache."""
@@ -22,6 +23,7 @@ class TensorError:
 
     Attributes:
         grid: of the codes; None for real values.
+        needed: range outside which no reader tells values apart; the float values lie within.
         signal, noise: sums of squares of the float tensor, and of the difference.
         largest: largest absolute difference.
         elements: finite float elements seen.
@@ -32,6 +34,7 @@ class TensorError:
     """
 
     grid: CodeGrid | None = None
+    needed: tuple[float, float] = EVERYTHING
     signal: float = 0.0
     noise: float = 0.0
     largest: float = 0.0
@@ -50,13 +53,13 @@ class TensorError:
 
     def _add(self, exact: NDArray[Any], given: NDArray[Any]) -> None:
         grid = self.grid
-        if grid is None:
-            error = given - exact
-        else:
-            error = given.astype(np.float32)
+        error = given.astype(np.float32)
+        if grid is not None:
             error -= grid.zero_point
             error *= grid.scale
-            error -= exact
+        if self.needed != EVERYTHING:
+            np.clip(error, *self.needed, out=error)
+        error -= exact
         with np.errstate(invalid="ignore", over="ignore"):
             noise, signal = float(np.dot(error, error)), float(np.dot(exact, exact))
         if not np.isfinite(signal):
