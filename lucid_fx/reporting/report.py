@@ -7,12 +7,13 @@ import itertools
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lucid_fx.comparing import compare
 from lucid_fx.comparison import Comparison
@@ -238,22 +239,35 @@ def _histograms(found: _Found) -> list[dict[str, Any]]:
     """Histograms of tensors with the range that their grid covers, the worst layers first."""
     if not found.feeds or found.prepared is None:
         return []
-    found.prepared.grids()  # takes over what the native observers saw
     ranges = _chosen_ranges(found)
     rows = found.compared.rows if found.compared is not None else ()
     error = {row.tensor: row.own_sqnr_db for row in rows if row.own_sqnr_db is not None}
     shown: list[dict[str, Any]] = []
-    for tensor, observer in found.prepared.observers.items():
-        if not isinstance(observer, HistogramObserver) or not observer.histogram.any():
-            continue
-        bars = [int(part.sum()) for part in np.array_split(observer.histogram, BARS)]
-        low, high = float(observer.min_val), float(observer.max_val)
+    for tensor, counts, low, high in _counted_values(found.prepared):
+        bars = [int(part.sum()) for part in np.array_split(counts, BARS)]
         middles = (np.arange(len(bars)) + 0.5) * (high - low) / len(bars) + low
         shown.append(
             {"tensor": tensor, "x": middles.tolist(), "counts": bars, "range": ranges.get(tensor)}
         )
     shown.sort(key=lambda one: (one["range"] is None, error.get(one["tensor"], TOP_DB)))
     return shown[:HISTOGRAMS]
+
+
+def _counted_values(
+    prepared: PreparedModule,
+) -> Iterator[tuple[str, NDArray[np.int64], float, float]]:
+    """Tensor, histogram and its ends, from native observers and those in Python."""
+    states = prepared.states()
+    for tensor, observer in prepared.observers.items():
+        state = states.get(tensor)
+        if state is not None and state.histogram is not None:
+            counted = state.histogram, state.histogram_min, state.histogram_max
+        elif isinstance(observer, HistogramObserver):
+            counted = observer.histogram, float(observer.min_val), float(observer.max_val)
+        else:
+            continue
+        if counted[0].any():
+            yield tensor, *counted
 
 
 def _chosen_ranges(found: _Found) -> dict[str, tuple[float, float]]:
