@@ -15,9 +15,10 @@ from lucid_fx.graph_module import GraphModule
 from lucid_fx.ir.grids import code_grids
 from lucid_fx.ir.ledger import METADATA_KEY, Ledger, ledger_of
 from lucid_fx.ir.matching import GraphNode, Match, graph_nodes, match_graphs
+from lucid_fx.ir.provenance import PASS_KEY
 from lucid_fx.ir.serde import from_proto, load_model
 from lucid_fx.ir.tables import html_table, text_table
-from lucid_fx.ir.walk import graphs
+from lucid_fx.ir.walk import graphs, nodes
 
 Kind = Literal["same", "moved", "rewritten", "removed", "added"]
 
@@ -166,6 +167,7 @@ class _Told:
         except (ValueError, KeyError, TypeError):
             pass  # it is a hint, not a need
         self.constants = {n for graph in graphs(model) for n in graph.initializers}
+        self.ours = bool(self.ledger) or any(PASS_KEY in n.metadata_props for n in nodes(model))
 
     def passes(self, nodes: Sequence[GraphNode]) -> list[str]:
         """Passes that the ledger names for source nodes."""
@@ -179,6 +181,8 @@ class _Told:
                 return self.ledger[source].pass_name, self.ledger[source].reason
         if node.op == "Constant" and self.constants.intersection(node.outputs):
             return "lift-constants", "it is a constant of the model"
+        if node.op == "Constant" and self.ours:
+            return "lift-constants", "nothing reads it any more"
         return "", ""
 
 
@@ -197,6 +201,8 @@ def _change(
         name, details = told.why_gone(a[0])
         passes = [name]
     made = tuple(dict.fromkeys(filter(None, passes)))
+    if not made and told.ours and details.endswith("is now constant"):
+        made = ("lift-constants",)  # it leaves no mark on the readers
     return NodeChange(
         kind, match.a, match.b, tuple(n.op for n in a), tuple(n.op for n in b), made, details
     )

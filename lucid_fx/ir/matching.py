@@ -157,9 +157,11 @@ def match_graphs(a: Mapping[str, GraphNode], b: Mapping[str, GraphNode]) -> list
     links.add_nodes_from(("b", key) for key in b)
     _link(links, a, b, lambda node: node.sources)
     _link(links, _left(links, a, "a"), _left(links, b, "b"), lambda node: node.outputs)
+    readers_a, readers_b = _readers(a), _readers(b)
+    _grow(links, (a, b), (readers_a, readers_b))
     for depth in _ROUNDS:
-        while _link_by_structure(links, a, b, depth):
-            pass
+        if _link_by_structure(links, a, b, depth):
+            _grow(links, (a, b), (readers_a, readers_b))
     order = {("a", key): at for at, key in enumerate(a)}
     order |= {("b", key): len(a) + at for at, key in enumerate(b)}
     parts = [sorted(part, key=order.__getitem__) for part in nx.connected_components(links)]
@@ -201,6 +203,47 @@ def _link(
             links.add_edges_from((("a", owner), ("b", key)) for owner in owners.get(name, ()))
 
 
+def _readers(graph: Mapping[str, GraphNode]) -> dict[str, list[str]]:
+    """Producer → the nodes that read it."""
+    readers: dict[str, list[str]] = {key: [] for key in graph}
+    for key, node in graph.items():
+        for producer in node.producers:
+            if producer in readers:
+                readers[producer].append(key)
+    return readers
+
+
+Two = tuple[Mapping[str, Any], Mapping[str, Any]]
+
+
+def _grow(links: nx.Graph, graphs: Two, readers: Two) -> None:
+    """Link the like neighbours of linked nodes, and theirs, as far as that goes."""
+    stack = [(one[1], two[1]) if one[0] == "a" else (two[1], one[1]) for one, two in links.edges]
+    while stack:
+        pair = stack.pop()
+        nodes = [graphs[at][pair[at]] for at in (0, 1)]
+        sides: list[dict[Hashable, list[str]]] = []
+        for at, side in enumerate("ab"):
+            around: dict[Hashable, list[str]] = {}
+            makers = [p for p in nodes[at].producers if p in graphs[at]]
+            below = readers[at][pair[at]]
+            for way, keys in (("maker", makers), ("reader", below)):
+                for key in dict.fromkeys(keys):
+                    if not links.degree((side, key)):
+                        kind = way, graphs[at][key].op, _attributes(graphs[at][key])
+                        around.setdefault(kind, []).append(key)
+            sides.append(around)
+        for kind, ones in sides[0].items():
+            twos = sides[1].get(kind, [])
+            if len(ones) == len(twos):
+                links.add_edges_from((("a", x), ("b", y)) for x, y in zip(ones, twos, strict=True))
+                stack += zip(ones, twos, strict=True)
+
+
+def _attributes(node: GraphNode) -> Hashable:
+    return tuple(sorted(node.attributes.items()))
+
+
 def _link_by_structure(
     links: nx.Graph, a: Mapping[str, GraphNode], b: Mapping[str, GraphNode], depth: int
 ) -> bool:
@@ -233,13 +276,9 @@ def _link_by_structure(
 def _labels(
     graph: Mapping[str, GraphNode], side: str, known: Mapping[tuple[str, str], int], depth: int
 ) -> dict[str, Hashable]:
-    readers: dict[str, list[str]] = {key: [] for key in graph}
-    for key, node in graph.items():
-        for producer in node.producers:
-            if producer in readers:
-                readers[producer].append(key)
+    readers = _readers(graph)
     labels: dict[str, Hashable] = {
-        key: hash((node.op, tuple(sorted(node.attributes.items())))) for key, node in graph.items()
+        key: hash((node.op, _attributes(node))) for key, node in graph.items()
     }
     fixed = {key: hash(("known", known[side, key])) for key in graph if (side, key) in known}
     labels |= fixed
