@@ -233,8 +233,8 @@ def _grow(links: nx.Graph, graphs: Two, readers: Two) -> None:
                         kind = way, graphs[at][key].op, _attributes(graphs[at][key])
                         around.setdefault(kind, []).append(key)
             sides.append(around)
-        for kind, ones in sides[0].items():
-            twos = sides[1].get(kind, [])
+        for around_a, ones in sides[0].items():
+            twos = sides[1].get(around_a, [])
             if len(ones) == len(twos):
                 links.add_edges_from((("a", x), ("b", y)) for x, y in zip(ones, twos, strict=True))
                 stack += zip(ones, twos, strict=True)
