@@ -77,7 +77,8 @@ function show(side, title) {
 }
 
 function collapse(depth) {
-  $("collapse").value = String(depth);
+  const depths = [...$("collapse").options].map(option => Number(option.value));
+  $("collapse").value = String(Math.max(...depths.filter(d => d <= depth)));
   const kept = selection && [selection.side, selection.box.nodes[0].name];
   for (const side of ["left", "right"]) show(side, panes[side].view.title);
   if (kept) select(...kept);
@@ -305,7 +306,7 @@ function options(id, entries) {
 }
 
 function start() {
-  const titles = data.views.map(v => [v.title, v.title]), depths = [...new Set(data.views.flatMap(v => v.levels.map(l => l.depth)))].sort();
+  const titles = data.views.map(v => [v.title, v.title]), depths = [...new Set(data.views.flatMap(v => v.levels.map(l => l.depth)))].sort((a, b) => a - b);
   options("collapse", depths.map(d => [d, d ? `scopes, ${d} deep` : "all nodes"]));
   options("status", [...new Set(data.ledger.map(row => row.status))].map(s => [s, s.replace("_", " ")]));
   texts(); ledger(); colour("status");

@@ -7,7 +7,7 @@ import itertools
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from lucid_fx.diffing import GraphDiff, diff
 from lucid_fx.errors import LucidFxError, ModelError
 from lucid_fx.explaining import Deployed, Explanation, Times, explain, profile
 from lucid_fx.graph_module import Feed, GraphModule
-from lucid_fx.ir.ledger import ledger_of
-from lucid_fx.ir.pairing import pair_tensors
+from lucid_fx.ir.ledger import NOT_LOOKED_AT, ledger_of
+from lucid_fx.ir.pairing import Pair, pair_tensors
 from lucid_fx.ir.provenance import origins
 from lucid_fx.ir.walk import nodes
 from lucid_fx.prepared import PreparedModule
@@ -36,6 +36,7 @@ TIMED, HISTOGRAMS, BARS, OP_TYPES = 8, 24, 64, 24
 """Samples that are timed, tensors whose histogram is shown, bars of each, op types by time."""
 TOP_DB = 120.0
 """What a layer without any error is coloured as."""
+FOREIGN = "lucid_fx has not made the quantized model: the ledger only lists its nodes"
 
 
 def report(
@@ -81,14 +82,14 @@ def _content(
     """All of the report as JSON-safe data."""
     compared = compare(exact, coded, feeds) if feeds else None
     explained = explain(coded, float_model=exact, data=feeds[:TIMED], threads=threads)
-    ledger = ledger_of(coded.model)
-    found = _Found(exact, coded, feeds, compared, explained)
+    found = _Found(exact, coded, feeds, compared, explained, diff(exact, coded))
+    ledger, foreign = ledger_of(coded.model), [] if found.status else [FOREIGN]
     return {
         "title": coded.model.graph.name or "model",
         "tiles": _tiles(found),
-        "rewrites": _rewrites(diff(exact, coded)),
+        "rewrites": _rewrites(found.changes),
         "ledger": [dataclasses.asdict(entry) for entry in ledger],
-        "notes": ledger.notes,
+        "notes": [*foreign, *ledger.notes],
         "findings": [dataclasses.asdict(finding) for finding in explained.findings],
         "culprits": [dataclasses.asdict(one) for one in compared.culprits] if compared else [],
         "views": _views(found, threads),
@@ -108,6 +109,32 @@ class _Found:
     feeds: Sequence[Feed]
     compared: Comparison | None
     explained: Explanation
+    changes: GraphDiff
+
+    @cached_property
+    def status(self) -> dict[str, str]:
+        """Status by source node; empty where no pass of ours has made the quantized model."""
+        entries = list(ledger_of(self.coded.model))
+        if all(entry.reason == NOT_LOOKED_AT for entry in entries):
+            return {}
+        return {entry.node: entry.status for entry in entries}
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Tensors of the float model with those that stand for them."""
+        return pair_tensors(self.exact.model, self.coded.model)
+
+    @cached_property
+    def sources(self) -> dict[str, tuple[str, ...]]:
+        """Float nodes by quantized node: by provenance, or else by tensors or structure."""
+        known = {node.name for node in nodes(self.exact.model)}
+        aligned = {name: change.a for change in self.changes.changes for name in change.b}
+        aligned |= {pair.quant_node: (pair.node,) for pair in self.pairs if pair.node}
+        recorded = {node.name or "": origins(node) for node in nodes(self.coded.model)}
+        return {
+            name: of if known.intersection(of) else aligned.get(name) or of
+            for name, of in recorded.items()
+        }
 
     @cached_property
     def prepared(self) -> PreparedModule | None:
@@ -125,7 +152,7 @@ def _tiles(found: _Found) -> list[list[str]]:
     """A number and what it counts, for each tile."""
     explained, floats = found.explained, found.exact.nbytes / 2**20
     tiles = [[f"{found.coded.nbytes / 2**20:.2f} MB", f"of weights; {floats:.2f} MB in float"]]
-    for status, count in ledger_of(found.coded.model).counts().items():
+    for status, count in Counter(found.status.values()).items():
         tiles.append([str(count), f"nodes {status.replace('_', ' ')}"])
     if found.compared is not None:
         ratios = [ratio for ratio in found.compared.outputs.values() if ratio is not None]
@@ -163,8 +190,7 @@ def _counted(ops: Sequence[str]) -> str:
 
 def _views(found: _Found, threads: int) -> list[dict[str, Any]]:
     """Float, fused, prepared, quantized, and what onnxruntime runs."""
-    status = {entry.node: entry.status for entry in ledger_of(found.coded.model)}
-    error = _layer_errors(found)
+    status, error = found.status, _layer_errors(found)
     micros = found.explained.times.nodes if found.explained.times is not None else {}
     floats = (
         profile(found.exact.model, found.feeds[:TIMED], threads=threads).nodes
@@ -178,8 +204,8 @@ def _views(found: _Found, threads: int) -> list[dict[str, Any]]:
     if found.prepared is not None:
         views.append(view("fused", found.prepared.float_model, Facts(status, error)))
         views.append(view("prepared", found.prepared.model, Facts(status, error)))
-    views.append(view("quantized", found.coded.model, Facts(status, error, kept)))
-    behind = _sources_of_deployed(deployed)
+    views.append(view("quantized", found.coded.model, Facts(status, error, kept, found.sources)))
+    behind = _sources_of_deployed(deployed, found.sources)
     views.append(view("onnxruntime", deployed.optimised, Facts(status, error, micros, behind)))
     return views
 
@@ -189,22 +215,22 @@ def _layer_errors(found: _Found) -> dict[str, float]:
     rows = found.compared.rows if found.compared is not None else ()
     error = {r.node: min(r.own_sqnr_db, TOP_DB) for r in rows if r.own_sqnr_db is not None}
     layers = dict(error)
-    for node in nodes(found.coded.model):
-        known = [error[source] for source in origins(node) if source in error]
+    for sources in found.sources.values():
+        known = [error[source] for source in sources if source in error]
         if known:
-            for source in origins(node):
+            for source in sources:
                 layers.setdefault(source, min(known))
     return layers
 
 
-def _sources_of_deployed(deployed: Deployed) -> dict[str, tuple[str, ...]]:
+def _sources_of_deployed(
+    deployed: Deployed, sources: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
     """Source nodes behind each node of onnxruntime's graph."""
-    ours = {node.name: node for node in nodes(deployed.model)}
-    behind: dict[str, tuple[str, ...]] = {}
+    behind: dict[str, dict[str, None]] = {}
     for fate in deployed.fates:
-        sources = origins(ours[fate.node])
-        behind[fate.into] = tuple(dict.fromkeys((*behind.get(fate.into, ()), *sources)))
-    return behind
+        behind.setdefault(fate.into, {}).update(dict.fromkeys(sources[fate.node]))
+    return {name: tuple(found) for name, found in behind.items()}
 
 
 def _errors(compared: Comparison | None) -> list[dict[str, Any]]:
@@ -239,7 +265,7 @@ def _histograms(found: _Found) -> list[dict[str, Any]]:
     """Histograms of tensors with the range that their grid covers, the worst layers first."""
     if not found.feeds or found.prepared is None:
         return []
-    ranges = _chosen_ranges(found)
+    ranges = {pair.tensor: pair.grid.range for pair in found.pairs if pair.grid is not None}
     rows = found.compared.rows if found.compared is not None else ()
     error = {row.tensor: row.own_sqnr_db for row in rows if row.own_sqnr_db is not None}
     shown: list[dict[str, Any]] = []
@@ -268,9 +294,3 @@ def _counted_values(
             continue
         if counted[0].any():
             yield tensor, *counted
-
-
-def _chosen_ranges(found: _Found) -> dict[str, tuple[float, float]]:
-    """What the grid of each tensor covers in the quantized model, by tensor of the float model."""
-    pairs = pair_tensors(found.exact.model, found.coded.model)
-    return {pair.tensor: pair.grid.range for pair in pairs if pair.grid is not None}

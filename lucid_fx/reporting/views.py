@@ -13,7 +13,7 @@ from lucid_fx.ir.extraction import reads
 from lucid_fx.ir.provenance import PASS_KEY, origins
 from lucid_fx.reporting.page import library
 
-DEEPEST = 3
+DEEPEST = 6
 """Levels of scopes that the report can collapse to."""
 
 _STATUSES = ("refused", "float", "quantized", "fused", "passed_through", "")
@@ -151,4 +151,14 @@ def layout(count: int, edges: list[tuple[int, int]]) -> list[tuple[float, float]
         if below and graph.indegree(node) <= len(below):
             layers[node] = min(below) - 1
     places = graph.layout_sugiyama(layers=layers, maxiter=30, hgap=1, vgap=1).coords
-    return [(round(x, 2), y) for x, y in places[:count]]
+    return _apart([(round(x, 2), y) for x, y in places[:count]])
+
+
+def _apart(places: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The same places with at least one unit between neighbours, which igraph may fall short of."""
+    found, last = list(places), dict[float, float]()
+    for i in sorted(range(len(places)), key=places.__getitem__):
+        x, y = places[i]
+        found[i] = max(x, last.get(y, x - 1) + 1), y
+        last[y] = found[i][0]
+    return found

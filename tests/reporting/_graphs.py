@@ -50,3 +50,19 @@ def blocks(count: int, first: str = "/stem") -> Any:
         [helper.make_tensor_value_info(made[-1].output[0], *shape)],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def tangled(count: int) -> Any:
+    """A model of ``count`` nodes that read any two of the values shortly before them."""
+    rng, made = random.Random(0), list[Any]()
+    for number in range(count):
+        near = [f"v{i}" for i in range(max(0, number - 20), number)] or ["x"]
+        made.append(
+            helper.make_node("Add", rng.choices(near, k=2), [f"v{number}"], name=f"n{number}")
+        )
+    shape = TensorProto.FLOAT, [1, 8]
+    graph = helper.make_graph(
+        made, "tangled", [helper.make_tensor_value_info("x", *shape)],
+        [helper.make_tensor_value_info(f"v{count - 1}", *shape)],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

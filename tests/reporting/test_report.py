@@ -6,13 +6,16 @@ import json
 import math
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
 import lucid_fx
+import lucid_fx.models as zoo
 from lucid_fx import cli
 from lucid_fx.errors import DataError, ModelError
 from lucid_fx.reporting.page import finite
@@ -85,6 +88,52 @@ def test_without_samples_there_are_no_numbers(tmp_path: Path) -> None:
     data = content(lucid_fx.report(exact, coded, tmp_path / "r.html"))
     assert not data["errors"] and not data["histograms"] and not data["times"]["ops"]
     assert [one["title"] for one in data["views"]][-1] == "onnxruntime"
+
+
+@pytest.mark.parametrize("name", ["byte_lm", pytest.param("silero_vad", marks=pytest.mark.fetched)])
+def test_models_with_masks_bodies_and_other_formats(tmp_path: Path, name: str) -> None:
+    model = zoo.get(name)
+    try:
+        path = model.path()
+    except zoo.FetchError as error:
+        pytest.skip(str(error))
+    samples = list(model.calibration(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        coded = lucid_fx.quantize(path, samples, format="qdq")
+    data = content(lucid_fx.report(path, coded, tmp_path / "r.html", data=samples))
+    assert len(data["ledger"]) == len(coded.ledger)
+    assert data["errors"] and data["times"]["ops"]
+
+
+def test_without_a_prepared_model_there_are_fewer_views(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise ModelError("not with me")
+
+    monkeypatch.setattr(sys.modules["lucid_fx.reporting.report"], "prepare_fx", refuse)
+    exact, coded, samples = fashion()
+    data = content(lucid_fx.report(exact, coded, tmp_path / "r.html", data=samples[:1]))
+    assert [one["title"] for one in data["views"]] == ["float", "quantized", "onnxruntime"]
+    assert data["histograms"] == []
+
+
+def test_a_model_without_provenance_is_linked_by_names_and_structure(tmp_path: Path) -> None:
+    exact, _, samples = fashion()
+    reader = iter(samples)
+    reading = type("Reader", (CalibrationDataReader,), {"get_next": lambda _: next(reader, None)})
+    exact.save(tmp_path / "float.onnx")
+    quantize_static(tmp_path / "float.onnx", tmp_path / "q.onnx", reading())
+    data = content(lucid_fx.report(exact, tmp_path / "q.onnx", tmp_path / "r.html"))
+    floats = {node.name for node in exact.model.graph}
+    views = {one["title"]: one["nodes"] for one in data["views"]}
+    linked = [node for node in views["quantized"] if floats.intersection(node["origins"])]
+    assert {name for node in linked for name in node["origins"]} >= {
+        node.name for node in exact.model.graph if node.op_type in ("Conv", "Gemm", "Add")
+    }
+    assert not any(node["status"] for node in views["quantized"])
+    assert "has not made" in data["notes"][0]
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
