@@ -52,6 +52,7 @@ def alternating_times(
     runs: Mapping[str, Callable[[], object]],
     *,
     seconds: float = 1.0,
+    least_rounds: int = _LEAST_ROUNDS,
     clock: Clock = time.perf_counter,
 ) -> dict[str, float]:
     """Give each run's median seconds over rounds in which all take their turn, in changing order.
@@ -66,7 +67,7 @@ def alternating_times(
     times: dict[str, list[float]] = {name: [] for name in runs}
     order = list(runs)
     end = time.perf_counter() + seconds
-    while len(times[order[0]]) < _LEAST_ROUNDS or time.perf_counter() < end:
+    while len(times[order[0]]) < least_rounds or time.perf_counter() < end:
         for name in order:
             times[name].append(_time_calls(runs[name], repeats[name], clock) / repeats[name])
         order.append(order.pop(0))

@@ -181,7 +181,7 @@ class Contest:
             runs["read"] = lambda: self.native.read(self.bytes_read, self.threads)
         # one thread's own time leaves out what other processes take
         clock = time.thread_time if self.threads == 1 else time.perf_counter
-        times = alternating_times(runs, seconds=seconds, clock=clock)
+        times = alternating_times(runs, seconds=seconds, least_rounds=3, clock=clock)
         level = min(LEVELS, key=lambda level: times[f"nbits {level}"])
         return {
             "m": m, "k": self.k, "n": self.n, "block": self.block, "threads": self.threads,
