@@ -1,4 +1,4 @@
-"""The command line: quantize, inspect, diff, compare, explain, print, bisect, demo, models.
+"""The command line: quantize, inspect, diff, compare, explain, report, print, bisect, demo, models.
 
 Exit status: 0 success, 1 internal error, 2 bad usage or bad input (one line on stderr), 3 for
 ``--strict`` when something asked for was not quantized and ``--fail-on`` when something was found,

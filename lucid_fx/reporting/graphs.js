@@ -35,7 +35,7 @@ function boxesOf(view, level) {
 /** One canvas with one view of the model. */
 class Pane {
   constructor(canvas, views, colouring, events) {
-    Object.assign(this, {canvas, views, colouring, events, scale: 1, x: 0, y: 0, marked: new Set(), picked: null, frame: 0});
+    Object.assign(this, {canvas, views, colouring, events, scale: 1, x: 0, y: 0, marked: new Set(), picked: null});
     this.context = canvas.getContext("2d");
     new ResizeObserver(() => this.resize()).observe(canvas);
     this.listen();
@@ -115,7 +115,7 @@ class Pane {
   }
 
   paint() {
-    const begin = performance.now(), c = this.context, ratio = devicePixelRatio || 1, s = this.scale;
+    const c = this.context, ratio = devicePixelRatio || 1, s = this.scale;
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.clearRect(0, 0, this.canvas.clientWidth, this.height);
     c.save();
@@ -126,7 +126,6 @@ class Pane {
     this.paintBoxes(left - BOX_W / 2, top - BOX_H / 2, right + BOX_W / 2, bottom + BOX_H / 2);
     c.restore();
     this.paintStrip(top, bottom);
-    this.frame = performance.now() - begin;
     this.events.painted();
   }
 
