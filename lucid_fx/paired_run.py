@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import networkx as nx
-import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
 from lucid_fx.graph_module import Feed
 from lucid_fx.ir.aligning import align_outputs, clean_layers, given_name, restored
 from lucid_fx.ir.extraction import computed, extract
-from lucid_fx.ir.pairing import EVERYTHING, Pair, layer_inputs, pair_tensors
+from lucid_fx.ir.pairing import Pair, layer_inputs, pair_tensors
 from lucid_fx.ir.serde import shapes_for
 from lucid_fx.ir.walk import is_op, only_consumer, scalar
 from lucid_fx.ops.table import needed_range
 from lucid_fx.runtime.segmented import SegmentedModel
 from lucid_fx.runtime.session import Session
+from lucid_fx.tensor_parts import fit, gain_of, is_alike, parts_of, unpadded
 
 Array = NDArray[Any]
 
@@ -113,15 +113,21 @@ class PairedRun:
         With each pair comes the factor between the tensor that was found and that of the pair.
         """
         values = computed(self.model)
+        inputs = layer_inputs(self.quantized, [pair for group in groups for pair in group])
+        alike: dict[str, bool] = {}
         streams = zip(self._plain.run(sample), self._quantized.run(sample), strict=True)
         for group, (exact, given) in zip(groups, streams, strict=True):
-            yield [
-                self._holds(pair, values, x, y)
-                for pair, x, y in zip(group, exact, given, strict=True)
-            ]
+            kept = []
+            for pair, x, y in zip(group, exact, given, strict=True):
+                # behind a tensor that is far off, a factor is no sign of a pass
+                sure = not pair.named and all(alike.get(n, True) for n in inputs[pair.tensor])
+                kept.append(self._holds(pair, values, x, y, sure))
+                held = kept[-1]
+                alike[pair.tensor] = held is None or is_alike(*held, x, y)
+            yield kept
 
     def _holds(
-        self, pair: Pair, values: Mapping[str, ir.Value], exact: Array, given: Array
+        self, pair: Pair, values: Mapping[str, ir.Value], exact: Array, given: Array, sure: bool
     ) -> tuple[Pair, float] | None:
         fitted = fit(pair, exact.shape, given.shape)
         if fitted is None:
@@ -130,7 +136,7 @@ class PairedRun:
                 " quantized one"
             )
             return None
-        gain = None if pair.named else _gain(fitted, exact, given)
+        gain = gain_of(fitted, exact, given) if sure else None
         if gain is None:
             return fitted, 1.0
         moved = self._behind_factor(fitted, values, gain)
@@ -168,9 +174,7 @@ class PairedRun:
         return [self._by_name[name] for name in names]
 
     def _clean_session(self, group: Sequence[Pair]) -> Session:
-        return Session(
-            clean_layers(self.quantized, self._given(group), group)[0], in_turns=True
-        )
+        return Session(clean_layers(self.quantized, self._given(group), group)[0], in_turns=True)
 
     def glance(self, sample: Feed) -> Iterator[tuple[Pair, Array, Array]]:
         """Parts of every pair of one sample, evenly spread: float values, and codes.
@@ -181,7 +185,7 @@ class PairedRun:
         for kept, (exact, given) in zip(self._kept, streams, strict=True):
             for found, x, y in zip(kept, exact, given, strict=True):
                 if found is not None:
-                    yield found[0], *_parts(*found, x, y)
+                    yield found[0], *parts_of(*found, x, y)
 
     def run(self, sample: Feed, *, close: bool = False) -> Iterator[Measured]:
         """Every pair of one sample, whole, with one group of tensors at a time in memory."""
@@ -196,9 +200,9 @@ class PairedRun:
             clean = session.run({name: feed[name] for name in session.input_names})
             parts = self._from_inputs(at, sample, held) if close else {}
             for pair, x, y, z in zip(group, exact, given, clean, strict=True):
-                parts_of = {n: _unpadded(v, pair) for n, v in parts.get(pair.tensor, {}).items()}
-                x, y, z = (_unpadded(v, pair) for v in (x, y, z))
-                yield Measured(pair, x, y, z, parts_of)
+                alone = {n: unpadded(v, pair) for n, v in parts.get(pair.tensor, {}).items()}
+                x, y, z = (unpadded(v, pair) for v in (x, y, z))
+                yield Measured(pair, x, y, z, alone)
             held = {name: array for name, array in held.items() if self._last.get(name, -1) > at}
 
     def _from_inputs(
@@ -228,75 +232,6 @@ class PairedRun:
         pair = self._by_name[name]
         array = held[name] if pair.grid is None else pair.grid.rounded(held[name])
         return restored(array, pair)
-
-
-def fit(pair: Pair, exact: tuple[int, ...], given: tuple[int, ...]) -> Pair | None:
-    """The pair with layout and padding that the shapes allow; None where they do not fit."""
-    if len(exact) != len(given):
-        return None
-    evening = pair.evening
-    if evening is not None and evening.factor.size != exact[evening.axis]:
-        return None
-    layouts = (pair.channels_last, not pair.channels_last) if len(exact) >= 3 else (False,)
-    for last in layouts:
-        same = (given[0], given[-1], *given[1:-1]) if last else given
-        others = exact[:1] + exact[2:] == same[:1] + same[2:]
-        if same == exact:
-            return replace(pair, channels_last=last)
-        if len(exact) >= 3 and others and same[1] > exact[1]:
-            return replace(pair, channels_last=last, padding=same[1] - exact[1])
-    return None
-
-
-def _unpadded(array: Array, pair: Pair) -> Array:
-    """Without the channels that only the quantized graph has; what is in them means nothing."""
-    if not pair.padding:
-        return array
-    axis = -1 if pair.channels_last else 1
-    return np.take(array, range(array.shape[axis] - pair.padding), axis)
-
-
-GLANCED = 1 << 15
-"""Elements of a tensor that a glance takes, about, evenly spread along one axis."""
-
-
-def _parts(pair: Pair, factor: float, exact: Array, given: Array) -> tuple[Array, Array]:
-    """Matching parts of a float tensor and of its codes, in the form of the float graph."""
-    codes = _unpadded(given, pair)
-    if pair.channels_last:
-        codes = np.moveaxis(codes, -1, 1)
-    if exact.size > GLANCED:
-        axis = max((a for a in range(exact.ndim) if a != 1 or exact.ndim == 2),
-                   key=lambda a: exact.shape[a])  # fmt: skip
-        step = -(-exact.size // GLANCED)
-        cut = (*[slice(None)] * axis, slice(step // 2 % exact.shape[axis], None, step))
-        exact, codes = exact[cut], codes[cut]
-    real = np.ascontiguousarray(exact, np.float32)
-    if factor != 1.0:
-        real = real * np.float32(factor)
-    if pair.needed != EVERYTHING:
-        real = np.clip(real, *pair.needed)
-    if pair.evening is not None:
-        shape = [-1] if pair.evening.axis == -1 else [-1] + [1] * (real.ndim - 2)
-        real = real / pair.evening.factor.reshape(shape)
-    return real, np.ascontiguousarray(codes)
-
-
-RESCALED = 10.0
-"""A factor that leaves a tenth of the difference is a factor that a pass took out."""
-
-
-def _gain(pair: Pair, exact: Array, given: Array) -> float | None:
-    """The factor by which the quantized tensor is another quantity; None where it is the same."""
-    x, codes = _parts(pair, 1.0, exact, given)
-    x, codes = x.reshape(-1).astype(np.float64), codes.reshape(-1).astype(np.float64)
-    y = codes if pair.grid is None else (codes - pair.grid.zero_point) * pair.grid.scale
-    power = float(x @ x)
-    if not np.isfinite(power) or power == 0:
-        return None
-    gain = float(x @ y) / power
-    before, after = float(np.sum((y - x) ** 2)), float(np.sum((y - gain * x) ** 2))
-    return gain if after * RESCALED < before and not 0.8 < gain < 1.25 else None
 
 
 def _sizes(model: ir.Model, sample: Feed) -> dict[str, int]:

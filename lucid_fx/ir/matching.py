@@ -155,7 +155,11 @@ def match_graphs(a: Mapping[str, GraphNode], b: Mapping[str, GraphNode]) -> list
     links = nx.Graph()
     links.add_nodes_from(("a", key) for key in a)
     links.add_nodes_from(("b", key) for key in b)
-    _link(links, a, b, lambda node: node.sources)
+    for key, node in a.items():
+        twin = b.get(key)
+        if twin is not None and (twin.op, twin.sources) == (node.op, node.sources):
+            links.add_edge(("a", key), ("b", key))
+    _link(links, _left(links, a, "a"), _left(links, b, "b"), lambda node: node.sources)
     _link(links, _left(links, a, "a"), _left(links, b, "b"), lambda node: node.outputs)
     readers_a, readers_b = _readers(a), _readers(b)
     _grow(links, (a, b), (readers_a, readers_b))
