@@ -17,6 +17,7 @@ from onnx import numpy_helper
 
 import lucid_fx
 from lucid_fx import cli, models
+from lucid_fx.native.library import load
 from lucid_fx.prepared import PreparedModule
 from lucid_fx.tracing import trace
 
@@ -428,3 +429,74 @@ class TestTheRest:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert done.stderr == "error: there is no file 'none.onnx'\n"
+
+
+class TestLooking:
+    """diff, compare, print and bisect; what they find is tested beside their functions."""
+
+    def test_compare_and_diff(self, run: Run, data: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out.onnx"
+        assert run("quantize", FASHION.path(), "--calib", data, "-o", out).status == 0
+        printed = run("compare", FASHION.path(), out, "--data", data, "--top", 2)
+        assert printed.status == 0, printed.err
+        assert "culprits" in printed.out
+        report = json.loads(run("compare", FASHION.path(), out, "--data", data, "--json").out)
+        assert report["samples"] == 8
+        assert report["tensors"]
+        printed = run("diff", FASHION.path(), out)
+        assert "rewritten" in printed.out
+        assert json.loads(run("diff", FASHION.path(), out, "--json").out)["counts"]["rewritten"]
+        assert run("diff", out, out).out.startswith("no difference")
+
+    @pytest.mark.parametrize("stage", ["imported", "fused", "prepared", "converted"])
+    def test_print_stages(self, run: Run, data: Path, stage: str) -> None:
+        printed = run("print", FASHION.path(), "--stage", stage, "--calib", data)
+        assert printed.status == 0, printed.err
+        marks = {
+            "imported": "BatchNormalization",
+            "fused": "# fuse-conv-batch-norm",
+            "prepared": "# insert-observers" if load() is not None else "Conv",
+            "converted": "# assign-channels-last",
+        }
+        assert marks[stage] in printed.out
+
+    def test_print_after(self, run: Run, data: Path, tmp_path: Path) -> None:
+        every = run("print", FASHION.path(), "--stage", "fused", "--print-after", "all")
+        assert every.out.count("# after ") > 1
+        out = tmp_path / "out.onnx"
+        printed = run(
+            "quantize", FASHION.path(), "--calib", data, "-o", out, "--print-after", "insert-qdq"
+        )
+        assert "# after insert-qdq" in printed.out
+        assert "DequantizeLinear" in printed.out
+        wrong = run("print", FASHION.path(), "--stage", "fused", "--print-after", "insert-qd")
+        assert wrong.status == 2
+        assert "no pass 'insert-qd'" in wrong.err
+
+    def test_print_a_scope(self, run: Run) -> None:
+        printed = run("print", FASHION.path(), "--scope", "fc")
+        assert printed.out.startswith("[fc] logits = Gemm")
+        assert "no node or scope" in one_line(run("print", FASHION.path(), "--scope", "fcc"))
+
+    def test_bisect(self, run: Run, data: Path) -> None:
+        printed = run("bisect", FASHION.path(), "--data", data)
+        assert printed.status == 0, printed.err
+        assert "every pass keeps 15 dB" in printed.out
+        report = json.loads(
+            run("bisect", FASHION.path(), "--data", data, "--bound", 100, "--json").out
+        )
+        assert report["first"] == "insert-qdq"
+
+    def test_errors_are_one_line(self, run: Run, data: Path, tmp_path: Path) -> None:
+        none = tmp_path / "none.onnx"
+        for arguments in (
+            ("diff", FASHION.path(), none),
+            ("compare", FASHION.path(), none, "--data", data),
+            ("compare", FASHION.path(), FASHION.path(), "--data", none),
+            ("print", none),
+            ("print", FASHION.path(), "--stage", "converted"),
+            ("bisect", none, "--data", data),
+        ):
+            printed = run(*arguments)
+            assert printed.status == 2, arguments
+            one_line(printed)
