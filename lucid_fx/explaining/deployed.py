@@ -116,6 +116,11 @@ class Deployed:
         """Number of nodes of the optimised graph by op type."""
         return Counter(node.op_type for node in nodes(self.optimised))
 
+    @cached_property
+    def independent(self) -> set[ir.Value]:
+        """Computed values of the optimised graph that do not depend on the inputs of the model."""
+        return _independent(self.optimised)
+
     def inserted(self, *op_types: str) -> list[ir.Node]:
         """Nodes of these types that onnxruntime put in: no node of ours has their name."""
         ours = {node.name for node in nodes(self.model)}

@@ -78,7 +78,7 @@ def _dequantized_weights(deployed: Deployed, target: Target) -> Iterator[tuple[s
     for node in nodes(deployed.optimised):
         for value in node.inputs[1:] if node.op_type in PRODUCTS else ():
             codes = _dequantized_from(value)
-            if _is_known(codes):
+            if is_constant(codes) or codes in deployed.independent:
                 yield (
                     node.name or "",
                     (
@@ -92,14 +92,6 @@ def _dequantized_from(value: ir.Value | None) -> ir.Value | None:
     """The codes that a DequantizeLinear makes a value of."""
     maker = value.producer() if value is not None else None
     return input_at(maker, 0) if maker is not None and is_op(maker, "DequantizeLinear") else None
-
-
-def _is_known(value: ir.Value | None) -> bool:
-    """Whether a value does not depend on the inputs of the model."""
-    if value is None or is_constant(value):
-        return value is not None
-    maker = value.producer()
-    return maker is not None and all(_is_known(v) for v in maker.inputs if v is not None)
 
 
 def _float_bias(deployed: Deployed, target: Target) -> Iterator[tuple[str, str]]:
