@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from lucid_fx.ir.walk import is_constant, nodes
+from lucid_fx.ir.walk import is_constant
 
 
 def reads(node: ir.Node) -> Iterator[ir.Value]:
@@ -45,62 +45,64 @@ def extract(model: ir.Model, given: Mapping[str, str], wanted: Sequence[str]) ->
     Returns:
         A model without the nodes, initializers and inputs that nothing wanted depends on.
     """
-    part = model.clone()
-    values = computed(part)
-    outputs = [values[name] for name in wanted]
-    fresh = []
+    values = computed(model)
+    cut = {id(values[name]) for name in given}
+    alive, read = _leading_to([values[name] for name in wanted], cut)
+    made = {id(value) for node in alive for value in node.outputs}
+    view = ir.GraphView(
+        [v for v in read if not is_constant(v) and id(v) not in made],
+        [values[name] for name in wanted],
+        nodes=[node for node in model.graph if node in alive],
+        initializers=[v for v in read if is_constant(v)],
+        opset_imports=dict(model.graph.opset_imports),
+        name=model.graph.name,
+    )
+    part = ir.Model(view.clone(), ir_version=model.ir_version)
+    part.metadata_props.update(model.metadata_props)
+    copies = computed(part)
     for name, new_name in given.items():
-        value = values[name]
-        if value.is_graph_input() and new_name == name:
-            continue
-        source = ir.Value(name=new_name, type=value.type, shape=value.shape)
-        value.replace_all_uses_with(source, replace_graph_outputs=True)
-        fresh.append(source)
-        if new_name == name:
-            value.name = f"{name}~made"
-    part.graph.outputs.clear()
-    part.graph.outputs.extend(outputs)
-    _prune(part)
-    part.graph.inputs.extend(fresh)
-    _drop_unused_inputs(part, outputs)
+        if name in copies:
+            _take_from(part.graph, copies[name], new_name)
     return part
 
 
-def _prune(model: ir.Model) -> None:
-    """Drop the nodes of the main graph that no output depends on, and what only they read."""
-    graph, alive = model.graph, set[int]()
-    stack = list(graph.outputs)
+def _leading_to(
+    wanted: Iterable[ir.Value], cut: set[int]
+) -> tuple[set[ir.Node], dict[ir.Value, None]]:
+    """The nodes that make some values, from the values in ``cut`` on, and what they read.
+
+    What is wanted is computed even where it is cut; only its readers take it from elsewhere.
+    """
+    alive, read = set[ir.Node](), dict[ir.Value, None]()
+    producers = [(value, value.producer()) for value in wanted]
+    read.update((value, None) for value, producer in producers if producer is None)
+    stack = [producer for _, producer in producers if producer is not None]
     while stack:
-        producer = stack.pop().producer()
-        if producer is not None and id(producer) not in alive:
-            alive.add(id(producer))
-            stack.extend(reads(producer))
-    dead = [node for node in graph if id(node) not in alive]
-    for node in reversed(dead):
-        for inner in ir.traversal.RecursiveGraphIterator(_bodies(node)):
-            for index in range(len(inner.inputs)):
-                inner.replace_input_with(index, None)
-        graph.remove(node, safe=True)
-    used = {v.name for node in nodes(model) for v in node.inputs if v is not None}
-    used |= {value.name for value in graph.outputs}
-    for name in [name for name in graph.initializers if name not in used]:
-        value = graph.initializers[name]
-        if not value.is_graph_input():
-            del graph.initializers[name]
+        node = stack.pop()
+        if node in alive:
+            continue
+        alive.add(node)
+        for value in reads(node):
+            read[value] = None
+            producer = value.producer()
+            if producer is not None and id(value) not in cut:
+                stack.append(producer)
+    return alive, read
 
 
-def _bodies(node: ir.Node) -> ir.GraphView:
-    return ir.GraphView((), (), nodes=[node])
-
-
-def _drop_unused_inputs(model: ir.Model, outputs: Iterable[ir.Value]) -> None:
-    kept = {id(value) for value in outputs}
-    kept |= {id(v) for node in nodes(model) for v in node.inputs if v is not None}
-    for value in list(model.graph.inputs):
-        if id(value) not in kept:
-            model.graph.inputs.remove(value)
-            if value.name in model.graph.initializers:
-                del model.graph.initializers[value.name or ""]
+def _take_from(graph: ir.Graph, value: ir.Value, name: str) -> None:
+    """Let the readers of a value take it from a graph input of that name."""
+    if value.is_graph_input():
+        value.name = name
+        return
+    source = ir.Value(name=name, type=value.type, shape=value.shape)
+    outputs = list(graph.outputs)
+    value.replace_all_uses_with(source, replace_graph_outputs=True)
+    graph.outputs.clear()
+    graph.outputs.extend(outputs)
+    graph.inputs.append(source)
+    if value.name == name:
+        value.name = f"{name}~made"
 
 
 @dataclass(frozen=True)
