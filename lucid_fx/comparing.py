@@ -87,9 +87,9 @@ def compare(
     return Comparison(rows, find_culprits(evidence, top), count, outputs, run.unmatched)
 
 
-WHOLE_FIRST, WHOLE_EVERY = 4, 8
+WHOLE_FIRST, WHOLE_EVERY = 4, 16
 """The first samples, and then each of so many, are measured whole, with layers on clean inputs; of
-the others about 32,768 elements of each tensor, evenly spread."""
+the others about 8,192 elements of each tensor, evenly spread."""
 
 Sums = tuple[dict[str, TensorError], dict[str, TensorError], dict[str, CloseLook]]
 

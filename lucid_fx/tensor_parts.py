@@ -13,7 +13,7 @@ from lucid_fx.tensor_error import TensorError
 
 Array = NDArray[Any]
 
-GLANCED = 1 << 15
+GLANCED = 1 << 13
 """Elements of a tensor that a glance takes, about, evenly spread along one axis."""
 RESCALED = 10.0
 """A factor that leaves a tenth of the difference is a factor that a pass took out."""
@@ -52,9 +52,9 @@ def parts_of(pair: Pair, factor: float, exact: Array, given: Array) -> tuple[Arr
     codes = unpadded(given, pair)
     if pair.channels_last:
         codes = np.moveaxis(codes, -1, 1)
-    if exact.size > GLANCED:
-        axis = max((a for a in range(exact.ndim) if a != 1 or exact.ndim == 2),
-                   key=lambda a: exact.shape[a])  # fmt: skip
+    axes = _free_axes(pair, exact.ndim)
+    if exact.size > GLANCED and axes:
+        axis = max(axes, key=lambda a: exact.shape[a])
         step = -(-exact.size // GLANCED)
         cut = (*[slice(None)] * axis, slice(step // 2 % exact.shape[axis], None, step))
         exact, codes = exact[cut], codes[cut]
@@ -67,6 +67,14 @@ def parts_of(pair: Pair, factor: float, exact: Array, given: Array) -> tuple[Arr
         shape = [-1] if pair.evening.axis == -1 else [-1] + [1] * (real.ndim - 2)
         real = real / pair.evening.factor.reshape(shape)
     return real, np.ascontiguousarray(codes)
+
+
+def _free_axes(pair: Pair, ndim: int) -> list[int]:
+    """Axes along which a part may be taken: not the channels', which all have to be there."""
+    channels = {1} if ndim > 2 else set[int]()
+    if pair.evening is not None:
+        channels.add(pair.evening.axis % ndim)
+    return [axis for axis in range(ndim) if axis not in channels]
 
 
 def is_alike(pair: Pair, factor: float, exact: Array, given: Array) -> bool:

@@ -55,7 +55,7 @@ def comparing(path: Path, quantized: Path, feeds: list[Any]) -> Callable[[], Non
     """`compare` from files."""
     import lucid_fx
 
-    return lambda: print(len(lucid_fx.compare(path, quantized, feeds).rows), file=sys.stderr)
+    return lambda: lucid_fx.compare(path, quantized, feeds) and None
 
 
 def child(what: str, name: str, quantized: str, samples: int) -> None:
