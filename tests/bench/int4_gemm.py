@@ -88,6 +88,8 @@ def open_session(model: ModelProto, threads: int, library: NativeLibrary) -> Any
     """A session with our ops."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
+    # threads that wait in a loop after a run would take the core from who runs next
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     options.log_severity_level = 3
     options.register_custom_ops_library(str(library.path))
     return ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
