@@ -48,6 +48,7 @@ from lucid_fx.explaining import FindingsError
 from lucid_fx.inspecting import inspect_json, inspect_model, inspect_text
 from lucid_fx.native.library import cpu_isa, load
 from lucid_fx.quantize_file import (
+    FileResult,
     NotQuantizedError,
     check_outputs,
     quantize_file,
@@ -154,12 +155,9 @@ def quantize_command(
             allow_quantized=allow_quantized,
             progress=progress,
         )
-    share = result.bytes / result.bytes_float
     typer.echo(f"quantized  {model} for {result.target}, format {settings.format}")
     typer.echo(f"samples    {result.samples}, observer {settings.observer}")
-    typer.echo(f"size       {result.bytes_float:,} -> {result.bytes:,} bytes ({share:.2f} of it)")
-    typer.echo(f"nodes\n{result.module.ledger.summary()}")
-    typer.echo(f"written    {out}" + (f", {ledger}" if ledger else ""))
+    _echo_result(result, out, ledger)
 
 
 def _value(option: Any) -> Any:
@@ -201,8 +199,12 @@ def _quantize_weights(
             allow_quantized=allow_quantized,
             progress=progress,
         )
-    share = result.bytes / result.bytes_float
     typer.echo(f"quantized  the weights of {model}: {mapping.global_qconfig}")
+    _echo_result(result, out, ledger)
+
+
+def _echo_result(result: FileResult, out: Path, ledger: Path | None) -> None:
+    share = result.bytes / result.bytes_float
     typer.echo(f"size       {result.bytes_float:,} -> {result.bytes:,} bytes ({share:.2f} of it)")
     typer.echo(f"nodes\n{result.module.ledger.summary()}")
     typer.echo(f"written    {out}" + (f", {ledger}" if ledger else ""))

@@ -19,7 +19,7 @@ from lucid_fx.comparing import compare
 from lucid_fx.comparison import Comparison
 from lucid_fx.diffing import GraphDiff, diff
 from lucid_fx.errors import LucidFxError, ModelError
-from lucid_fx.explaining import Deployed, Explanation, Times, explain, profile
+from lucid_fx.explaining import Deployed, Explanation, Times, explain
 from lucid_fx.graph_module import Feed, GraphModule
 from lucid_fx.ir.ledger import NOT_LOOKED_AT, ledger_of
 from lucid_fx.ir.pairing import Pair, pair_tensors
@@ -92,7 +92,7 @@ def _content(
         "notes": [*foreign, *ledger.notes],
         "findings": [dataclasses.asdict(finding) for finding in explained.findings],
         "culprits": [dataclasses.asdict(one) for one in compared.culprits] if compared else [],
-        "views": _views(found, threads),
+        "views": _views(found),
         "errors": _errors(compared),
         "times": _times(explained),
         "histograms": _histograms(found),
@@ -188,15 +188,12 @@ def _counted(ops: Sequence[str]) -> str:
     return " + ".join(op if n == 1 else f"{n} {op}" for op, n in Counter(ops).items())
 
 
-def _views(found: _Found, threads: int) -> list[dict[str, Any]]:
+def _views(found: _Found) -> list[dict[str, Any]]:
     """Float, fused, prepared, quantized, and what onnxruntime runs."""
     status, error = found.status, _layer_errors(found)
     micros = found.explained.times.nodes if found.explained.times is not None else {}
-    floats = (
-        profile(found.exact.model, found.feeds[:TIMED], threads=threads).nodes
-        if found.feeds
-        else {}
-    )
+    float_times = found.explained.float_times
+    floats = float_times.nodes if float_times is not None else {}
     deployed = Deployed(found.coded.model)
     kept = {fate.node: micros[fate.into] for fate in deployed.fates
             if fate.fate == "kept" and fate.into in micros}  # fmt: skip

@@ -34,11 +34,7 @@ ElementType to_type(int32_t type) {
 }
 
 const observe::Kernels& to_kernels(const char* isa) {
-  const observe::Kernels* kernels = observe::find_kernels(isa);
-  if (kernels == nullptr) {
-    throw InvalidArgument("this machine has no kernels '" + std::string(isa) + "'");
-  }
-  return *kernels;
+  return found(observe::find_kernels(isa), isa);
 }
 
 void export_scalars(const Config& config, const State& from, lfx_observer_state& to) {

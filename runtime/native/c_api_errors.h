@@ -1,8 +1,11 @@
-// How the functions of c_api.h report failures.
+// What the functions of c_api.h share: how they check arguments and report failures.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <string>
+
+#include "invalid_argument.h"
 
 namespace lucid_fx {
 
@@ -18,6 +21,15 @@ int guarded(Body&& body) {
     last_error() = error.what();
     return 1;
   }
+}
+
+// What find_kernels gave for `isa`, or a refusal.
+template <class Kernels>
+const Kernels& found(const Kernels* kernels, const char* isa) {
+  if (kernels == nullptr) {
+    throw InvalidArgument("this machine has no kernels '" + std::string(isa) + "'");
+  }
+  return *kernels;
 }
 
 }  // namespace lucid_fx

@@ -1,5 +1,7 @@
 #include "isa.h"
 
+#include <cstring>
+
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__APPLE__)
@@ -72,6 +74,11 @@ uint32_t detect() { return kScalar; }
 uint32_t cpu_features() {
   static const uint32_t features = detect();
   return features;
+}
+
+bool selects(const char* wanted, const char* name, uint32_t needs) {
+  const bool runs_here = (needs & cpu_features()) == needs;
+  return runs_here && (wanted == nullptr || std::strcmp(wanted, name) == 0);
 }
 
 const char* cpu_isa() {

@@ -19,6 +19,10 @@ enum Isa : uint32_t {
 // The features of this machine that the operating system also saves and restores.
 uint32_t cpu_features();
 
+// Whether this machine runs a kernel set that needs some features, and it is the wanted one; null
+// wants any.
+bool selects(const char* wanted, const char* name, uint32_t needs);
+
 // The best of them by name: scalar, avx2, avxvnni, avx512, avx512vnni, neon or neondot. Integer dot
 // products saturate in their 16-bit intermediate exactly on `avx2` and `avx512` (no VNNI).
 const char* cpu_isa();

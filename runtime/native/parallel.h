@@ -37,6 +37,7 @@ class Threads final : public Parallel {
 // The same with a callable, body(i). It must not throw.
 template <class Body>
 void parallel_for(const Parallel& parallel, size_t tasks, const Body& body) {
+  if (tasks == 1) return body(0);
   parallel.run(
       tasks, [](void* b, size_t i) { (*static_cast<const Body*>(b))(i); },
       const_cast<Body*>(&body));

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime as ort
+from calibration import own_peak_mb
 from onnx import TensorProto, helper
 from rich.console import Console
 from rich.table import Table
@@ -132,16 +132,7 @@ def child(tool: str, source: Path, target: Path) -> None:
     start = time.perf_counter()
     quantize(tool, source, target)
     seconds = time.perf_counter() - start
-    print(json.dumps({"tool": tool, "seconds": seconds, "peak_mb": peak_bytes() / 2**20}))
-
-
-def peak_bytes() -> int:
-    """Peak resident memory of this process; getrusage also counts what its parent had."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-    return int(fields["VmHWM"].split()[0]) * 1024
+    print(json.dumps({"tool": tool, "seconds": seconds, "peak_mb": own_peak_mb()}))
 
 
 def run(path: Path, x: Any) -> tuple[Any, float]:

@@ -1,7 +1,5 @@
 #include "block.h"
 
-#include <cstring>
-
 #include "../isa.h"
 
 namespace lucid_fx::block {
@@ -18,8 +16,7 @@ constexpr Kernels kKernels[] = {
 
 const Kernels* find_kernels(const char* name) {
   for (const Kernels& kernels : kKernels) {
-    const bool runs_here = (kernels.needs & cpu_features()) == kernels.needs;
-    if (runs_here && (name == nullptr || std::strcmp(name, kernels.name) == 0)) return &kernels;
+    if (selects(name, kernels.name, kernels.needs)) return &kernels;
   }
   return nullptr;
 }

@@ -111,9 +111,7 @@ int lfx_block_dequantize(const lfx_block_packing* packing, const int64_t* block,
 int lfx_block_extremes(const int64_t* dims, const int64_t* block, size_t rank, const float* x,
                        float* min, float* max, int32_t* finite, int32_t threads, const char* isa) {
   return guarded([&] {
-    if (observe::find_kernels(isa) == nullptr) {
-      throw InvalidArgument("this machine has no kernels '" + std::string(isa) + "'");
-    }
+    found(observe::find_kernels(isa), isa);
     const Threads parallel(to_threads(threads));
     *finite = block::extremes(parallel, isa, to_blocks(dims, block, rank), x, min, max);
   });

@@ -16,13 +16,7 @@ matmul::Layout to_layout(const lfx_matmul_layout& from) {
   return matmul::make_layout(from.k, from.n, from.block, from.bits);
 }
 
-const matmul::Kernels& to_kernels(const char* isa) {
-  const matmul::Kernels* kernels = matmul::find_kernels(isa);
-  if (kernels == nullptr) {
-    throw InvalidArgument("this machine has no kernels '" + std::string(isa) + "'");
-  }
-  return *kernels;
-}
+const matmul::Kernels& to_kernels(const char* isa) { return found(matmul::find_kernels(isa), isa); }
 
 matmul::RealWeights to_weights(const float* w, int64_t row_stride, int64_t column_stride) {
   return {w, static_cast<size_t>(row_stride), static_cast<size_t>(column_stride)};

@@ -12,13 +12,6 @@ constexpr size_t kBlock = 1024;  // elements converted, or binned, at a time
 
 inline size_t divide_up(size_t n, size_t by) { return (n + by - 1) / by; }
 
-template <class Body>
-void parallel_for(const Parallel& parallel, size_t tasks, Body&& body) {
-  if (tasks == 1) return body(0);
-  using Plain = std::remove_reference_t<Body>;
-  parallel.run(tasks, [](void* argument, size_t i) { (*static_cast<Plain*>(argument))(i); }, &body);
-}
-
 // Calls body(const float* x, size_t n) for consecutive blocks of the elements [begin, end). A
 // float32 tensor is one block, in place.
 template <class Body>

@@ -1,7 +1,5 @@
 #include "observe.h"
 
-#include <cstring>
-
 #include "../isa.h"
 
 namespace lucid_fx::observe {
@@ -13,8 +11,6 @@ constexpr Kernels kKernels[] = {
 #include "kernels.inc"
 #undef LUCID_FX_OBSERVE_KERNELS
 };
-
-bool runs_here(const Kernels& kernels) { return (kernels.needs & cpu_features()) == kernels.needs; }
 
 }  // namespace
 
@@ -35,9 +31,7 @@ KernelList all_kernels() { return {kKernels, sizeof kKernels / sizeof kKernels[0
 
 const Kernels* find_kernels(const char* name) {
   for (const Kernels& kernels : kKernels) {
-    if (runs_here(kernels) && (name == nullptr || std::strcmp(name, kernels.name) == 0)) {
-      return &kernels;
-    }
+    if (selects(name, kernels.name, kernels.needs)) return &kernels;
   }
   return nullptr;
 }
