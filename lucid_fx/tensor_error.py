@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from lucid_fx.ir.grids import CodeGrid
 from lucid_fx.ir.pairing import EVERYTHING
+from lucid_fx.native.library import load
+from lucid_fx.native.noise import NativeNoise, NoiseForm, NoiseSums
 
 CHUNK = 1 << 15
 """Elements looked at together, so that intermediate arrays stay in the cache."""
@@ -26,7 +29,7 @@ class TensorError:
         needed: range outside which no reader tells values apart; the float values lie within.
         signal, noise: sums of squares of the float tensor, and of the difference.
         largest: largest absolute difference.
-        elements: finite float elements seen.
+        elements: float elements seen, without masks and what is not finite.
         clipped: of these, those more than half a step outside the grid.
         outside: sum of squares of how far they are from its end.
         low, high: smallest and largest finite float value.
@@ -45,42 +48,24 @@ class TensorError:
     high: float = -np.inf
     counts: NDArray[Any] | None = None
 
+    def __post_init__(self) -> None:
+        self._form = _form(self.grid, self.needed)
+
     def add(self, exact: NDArray[Any], given: NDArray[Any]) -> None:
         """Take one sample: the float tensor, and codes (or real values) of the same shape."""
         exact, given = exact.reshape(-1), given.reshape(-1)
-        for start in range(0, exact.size, CHUNK):
-            self._add(exact[start : start + CHUNK], given[start : start + CHUNK])
-
-    def _add(self, exact: NDArray[Any], given: NDArray[Any]) -> None:
-        grid = self.grid
-        error = given.astype(np.float32)
-        if grid is not None:
-            error -= grid.zero_point
-            error *= grid.scale
-        if self.needed != EVERYTHING:
-            np.clip(error, *self.needed, out=error)
-        error -= exact
-        with np.errstate(invalid="ignore", over="ignore"):
-            noise, signal = float(np.dot(error, error)), float(np.dot(exact, exact))
-        if not np.isfinite(signal):
-            known = np.isfinite(exact) & (np.abs(exact) < LARGEST)
-            if known.any():
-                self._add(exact[known], given[known])
-            return
-        self.signal += signal
-        self.noise += noise if np.isfinite(noise) else np.inf
-        self.largest = max(self.largest, float(error.max()), -float(error.min()))
-        self.elements += exact.size
-        least, most = float(exact.min()), float(exact.max())
-        self.low, self.high = min(self.low, least), max(self.high, most)
-        if grid is not None:
-            low, high = grid.range
-            half = grid.scale / 2
-            if most > high + half or least < low - half:
-                outside = (exact > high + half) | (exact < low - half)
-                beyond = exact[outside].astype(np.float64)
-                self.clipped += beyond.size
-                self.outside += float(np.sum((beyond - np.clip(beyond, low, high)) ** 2))
+        native = _native()
+        if native is not None and native.takes(exact, given):
+            sums = native.sums(self._form, exact, given)
+        else:
+            sums = noise_sums(self._form, exact, given)
+        self.signal += sums.signal
+        self.noise += sums.noise
+        self.largest = max(self.largest, sums.largest)
+        self.elements += sums.elements
+        self.clipped += sums.clipped
+        self.outside += sums.outside
+        self.low, self.high = min(self.low, sums.low), max(self.high, sums.high)
 
     def count(self, codes: NDArray[Any]) -> None:
         """Count the codes of one sample, or as many of them as are enough."""
@@ -113,8 +98,49 @@ class TensorError:
         return decibels(self.signal, self.noise)
 
 
-LARGEST = 1e18
-"""Beyond this float32 cannot hold the square; such values are masks."""
+@functools.cache
+def _native() -> NativeNoise | None:
+    library = load()
+    return None if library is None else NativeNoise(library)
+
+
+def _form(grid: CodeGrid | None, needed: tuple[float, float]) -> NoiseForm:
+    if grid is None:
+        return NoiseForm(0, 1, *needed, *EVERYTHING, *EVERYTHING)
+    (low, high), half = grid.range, grid.scale / 2
+    return NoiseForm(grid.zero_point, grid.scale, *needed, low - half, high + half, low, high)
+
+
+def noise_sums(form: NoiseForm, exact: NDArray[Any], given: NDArray[Any]) -> NoiseSums:
+    """What `TensorError` adds up, of one-dimensional arrays: the definition of `NativeNoise`."""
+    sums = NoiseSums.of_nothing()
+    for start in range(0, exact.size, CHUNK):
+        _add(sums, form, exact[start : start + CHUNK], given[start : start + CHUNK])
+    return sums
+
+
+def _add(sums: NoiseSums, form: NoiseForm, exact: NDArray[Any], given: NDArray[Any]) -> None:
+    known = np.abs(exact) < LARGEST
+    if not known.all():
+        exact, given = exact[known], given[known]
+    if not exact.size:
+        return
+    with np.errstate(invalid="ignore", over="ignore"):
+        real = (given.astype(np.float32) - form.zero_point) * form.scale
+        error = np.clip(real, form.needed_low, form.needed_high) - exact
+        noise = float(np.dot(error, error))
+    sums.signal += float(np.dot(exact, exact))
+    sums.noise += noise if np.isfinite(noise) else np.inf
+    sums.largest = np.fmax.reduce(np.abs(error), initial=sums.largest)
+    sums.elements += exact.size
+    sums.low, sums.high = min(sums.low, exact.min()), max(sums.high, exact.max())
+    beyond = exact[(exact < form.below) | (exact > form.above)].astype(np.float64)
+    sums.clipped += beyond.size
+    sums.outside += float(np.sum((beyond - np.clip(beyond, form.low, form.high)) ** 2))
+
+
+LARGEST = 1e16
+"""Larger values are masks: of those below, the squares of a chunk add up in float32."""
 
 MOST_DB = 150.0
 

@@ -13,10 +13,10 @@ extern "C" {
 #endif
 
 #define LFX_API __attribute__((visibility("default")))
-#define LFX_ABI_VERSION 2 /* changes with any signature or structure below */
+#define LFX_ABI_VERSION 3 /* changes with any signature or structure below */
 
-/* Element types of lfx_observer_update, numbered as in ONNX. */
-enum { LFX_FLOAT32 = 1, LFX_FLOAT16 = 10, LFX_FLOAT64 = 11 };
+/* Element types, numbered as in ONNX. */
+enum { LFX_FLOAT32 = 1, LFX_UINT8 = 2, LFX_INT8 = 3, LFX_FLOAT16 = 10, LFX_FLOAT64 = 11 };
 
 LFX_API int32_t lfx_abi_version(void);
 LFX_API const char* lfx_version(void);
@@ -47,7 +47,8 @@ typedef struct {
   int64_t columns; /* of a Gram matrix */
 } lfx_observer_state;
 
-/* Records one batch. `isa` forces a kernel set by name; null takes the best. */
+/* Records one batch of float32, float16 or float64. `isa` forces a kernel set by name; null takes
+ * the best. */
 LFX_API int lfx_observer_update(const char* key, const lfx_observer_config* config, int32_t type,
                                 const void* data, const int64_t* dims, size_t rank,
                                 const char* isa);
@@ -115,6 +116,29 @@ LFX_API int lfx_block_extremes(const int64_t* dims, const int64_t* block, size_t
                                const float* x, float* min, float* max, int32_t* finite,
                                int32_t threads, const char* isa);
 
+/* How the codes of a tensor become real, (code - zero_point) * scale clamped to what is needed, and
+ * where their grid ends. Real values have zero_point = 0 and scale = 1; no end is an infinity. */
+typedef struct {
+  float zero_point, scale;
+  float needed_low, needed_high;
+  float below, above; /* a float value is outside the grid when it is beyond them */
+  double low, high;   /* ends of the grid */
+} lfx_noise_form;
+
+typedef struct {
+  double signal, noise; /* squares of the float values, and of the differences */
+  double outside;       /* squares of how far values are outside the grid */
+  float largest;        /* absolute difference */
+  float low, high;      /* of the float values */
+  int64_t elements, clipped;
+} lfx_noise_sums;
+
+/* Adds n float values, and their codes of type LFX_UINT8, LFX_INT8 or LFX_FLOAT32, to *sums. Values
+ * that are not finite, or 1e16 and more, are left out. `isa` forces a kernel set by name; null
+ * takes the best. */
+LFX_API int lfx_noise_add(const lfx_noise_form* form, int32_t type, const float* exact,
+                          const void* given, size_t n, lfx_noise_sums* sums, const char* isa);
+
 /* Matrix products with packed weights, as the op lucid_fx.MatMulInt4 computes them; the layout of
  * the packed arrays is described in matmul/matmul.h. */
 typedef struct {
@@ -152,8 +176,8 @@ LFX_API int lfx_matmul(const lfx_matmul_layout* layout, const uint8_t* packed, c
 /* Reads all bytes and returns a sum of them: how fast memory is, for benchmarks. */
 LFX_API uint64_t lfx_read_bytes(const void* data, size_t bytes, int32_t threads);
 
-/* The i-th kernel set built into this library, best first, or null; *runs tells whether this machine
- * can run it. */
+/* The i-th kernel set built into this library, best first, or null; *runs tells whether this
+ * machine can run it. */
 LFX_API const char* lfx_matmul_isa(size_t i, int32_t* runs);
 
 #ifdef __cplusplus

@@ -83,6 +83,23 @@ void observations(int64_t rows, int64_t columns) {
   }
 }
 
+void noise(int64_t n) {
+  constexpr float infinity = __builtin_inff();
+  const lfx_noise_form form{0.0f, 0.25f, -infinity, infinity, -0.5f, 0.5f, -0.5, 0.5};
+  const Array<float> exact = real(n), values(n, 0.5f);
+  if (n > 3) exact[n / 2] = infinity;
+  const Array<uint8_t> codes(n, 1);
+  const char* isa;
+  for (size_t i = 0; (isa = lfx_kernel_isa(i)) != nullptr; ++i) {
+    lfx_noise_sums sums{};
+    if (lfx_noise_add(&form, LFX_UINT8, exact, codes, 0, &sums, isa) != 0) continue;  // no such set
+    const auto size = static_cast<size_t>(n);
+    check(lfx_noise_add(&form, LFX_UINT8, exact, codes, size, &sums, isa));
+    check(lfx_noise_add(&form, LFX_INT8, exact, codes, size, &sums, isa));
+    check(lfx_noise_add(&form, LFX_FLOAT32, exact, values, size, &sums, isa));
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -104,5 +121,6 @@ int main() {
   for (const int64_t rows : {1, 7, 100}) {
     for (const int64_t columns : {1, 15, 64, 333}) observations(rows, columns);
   }
+  for (const int64_t n : {0, 1, 31, 32, 33, 4095, 4096, 4099}) noise(n);
   std::printf("%d calls\n", calls);
 }
