@@ -11,8 +11,10 @@ dequantized weights, over 512 rows of A in batches of M, relative to the result'
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
+import mmap
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -84,22 +86,53 @@ def one_node(
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-def open_session(model: ModelProto, threads: int, library: NativeLibrary) -> Any:
-    """A session with our ops."""
+class Shared:
+    """Arrays in one stretch of memory, in pages as onnxruntime's allocator and mapped files get.
+
+    A session may use them in place, and the bench may read the same bytes. (Copies would differ:
+    numpy asks for huge pages, and memory that was used before lies scattered.)
+    """
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        ends = list(itertools.accumulate(-(-array.nbytes // 64) * 64 for array in arrays))
+        self.bytes = np.frombuffer(mmap.mmap(-1, ends[-1]), np.uint8)
+        starts = [0, *ends[:-1]]
+        self.arrays = [
+            self.bytes[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+            for start, array in zip(starts, arrays, strict=True)
+        ]
+        for mine, array in zip(self.arrays, arrays, strict=True):
+            mine[:] = array
+        self.values = [ort.OrtValue.ortvalue_from_numpy(array) for array in self.arrays]
+
+
+def open_session(
+    model: ModelProto, threads: int, library: NativeLibrary, weights: Sequence[Any] = ()
+) -> Any:
+    """A session with our ops. `weights` take the place of the model's w0, w1, …"""
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     # threads that wait in a loop after a run would take the core from who runs next
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.log_severity_level = 3
     options.register_custom_ops_library(str(library.path))
+    for i, value in enumerate(weights):
+        options.add_initializer(f"w{i}", value)
     return ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+
+
+def aligned(*shape: int) -> Floats:
+    """Zeros on a boundary of 64 bytes, as onnxruntime allocates its tensors."""
+    memory = np.zeros(math.prod(shape) * 4 + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + math.prod(shape) * 4].view(np.float32).reshape(shape)
 
 
 def bound(session: Any, a: Floats, n: int) -> Callable[[], object]:
     """A run into memory that is there already, as a deployed model has it."""
     binding = session.io_binding()
     binding.bind_cpu_input("A", a)
-    y = np.zeros((len(a), n), np.float32)
+    y = aligned(len(a), n)
     binding.bind_ortvalue_output("Y", ort.OrtValue.ortvalue_from_numpy(y))
     return lambda: session.run_with_iobinding(binding)
 
@@ -148,9 +181,10 @@ class Contest:
                 "MatMulNBits", "com.microsoft", k, n, theirs, bits=BITS, accuracy_level=level,
                 **shape,
             )  # fmt: skip
-        self.bytes_read = np.concatenate([w.view(np.uint8).ravel() for w in ours])
+        self.shared = Shared(ours)
         rng = np.random.default_rng(0)
-        self.a = rng.standard_normal((ERROR_ROWS, k)).astype(np.float32)
+        self.a = aligned(ERROR_ROWS, k)
+        self.a[:] = rng.standard_normal((ERROR_ROWS, k))
         self.truth = self.a.astype(np.float64) @ self.weights.real.astype(np.float64)
         self.errors: dict[tuple[str, int], float] = {}
         self.threads, self.sessions = 0, dict[str, Any]()
@@ -159,7 +193,10 @@ class Contest:
         """Open the sessions."""
         self.threads = threads
         self.sessions = {
-            name: open_session(model, threads, self.library) for name, model in self.models.items()
+            name: open_session(
+                model, threads, self.library, self.shared.values if name == "ours" else ()
+            )
+            for name, model in self.models.items()
         }
 
     def run(self, name: str, a: Floats) -> Floats:
@@ -180,7 +217,7 @@ class Contest:
         a = self.a[:m]
         runs = {name: bound(session, a, self.n) for name, session in self.sessions.items()}
         if m == 1:
-            runs["read"] = lambda: self.native.read(self.bytes_read, self.threads)
+            runs["read"] = lambda: self.native.read(self.shared.bytes, self.threads)
         # one thread's own time leaves out what other processes take
         clock = time.thread_time if self.threads == 1 else time.perf_counter
         times = alternating_times(runs, seconds=seconds, least_rounds=3, clock=clock)

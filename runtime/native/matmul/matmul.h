@@ -62,18 +62,27 @@ struct FloatRows {
 
 enum class ScaleType { kFloat32, kFloat16, kBFloat16, kUE4M3 };
 
-// 16 columns of W, as they lie in the file. The real scale is global * scale. While a kernel is at
-// codes[i] it asks the memory for ahead[i >> ahead_shift].
+// 16 columns of W and some blocks of its rows, as they lie in the file. The real scale is
+// global * scale. While a kernel is at codes[i] it asks the memory for ahead[i >> ahead_shift].
 struct Panel {
+  size_t blocks;
   const uint8_t* codes;
   const void* scales;  // [blocks][kPanel]
   ScaleType scale_type;
   size_t scale_bytes;
   float global;
   const uint8_t* zeros;  // [blocks][kPanel], or null for 2^(bits - 1) everywhere
-  const float* bias;     // [kPanel]
   const uint8_t* ahead;
   int ahead_shift;
+};
+
+// Where a tile times a panel goes, y[r * stride + column], and what the products are added to,
+// start[r * start_stride + column]: a bias, or y itself.
+struct Target {
+  float* y;
+  size_t stride;
+  const float* start;
+  size_t start_stride;
 };
 
 struct Kernels {
@@ -83,11 +92,9 @@ struct Kernels {
   // Rounds rows of k values to 8 bits, block by block. A block that holds a value that is not
   // finite gets a scale that is not finite either.
   void (*quantize_rows)(const Layout& layout, const FloatRows& from, const QuantizedRows& to);
-  // One tile times one panel: y[r * stride + c] for all rows and 16 columns.
-  void (*tile)(const Layout& layout, const QuantizedRows& a, const Panel& w, float* y,
-               size_t stride);
-  void (*float_tile)(const Layout& layout, const FloatRows& a, const Panel& w, float* y,
-                     size_t stride);
+  // One tile times one panel, over the panel's blocks.
+  void (*tile)(const Layout& layout, const QuantizedRows& a, const Panel& w, const Target& to);
+  void (*float_tile)(const Layout& layout, const FloatRows& a, const Panel& w, const Target& to);
   void (*from_half)(const uint16_t* x, size_t n, float* y);
   void (*to_half)(const float* x, size_t n, uint16_t* y);  // ties to even
 };

@@ -9,7 +9,10 @@
 namespace lucid_fx::matmul {
 namespace {
 
-// Rows of A that are kept close to the core while all panels pass by.
+// What is used again is kept close to the core. Of a stretch of K, a tile of A and a panel of W
+// fill the first-level cache; so many panels and so many bytes of A share the second.
+constexpr size_t kStretch = 4096;
+constexpr size_t kGroupPanels = 4;
 constexpr size_t kGroupBytes = 512 * 1024;
 // Work is cut into at most so many ranges of panels, whatever the number of threads.
 constexpr size_t kTasks = 64;
@@ -21,6 +24,10 @@ std::unique_ptr<T[]> uninitialized(size_t n) {
 }
 
 size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+
+size_t block_bytes(const Layout& layout) {  // of codes, in a panel
+  return layout.block * kPanel * static_cast<size_t>(layout.bits) / 8;
+}
 
 // The quantized rows of A, tile after tile.
 struct QuantizedTiles {
@@ -34,16 +41,18 @@ struct QuantizedTiles {
         starts(uninitialized<int32_t>(m * layout.blocks)) {
     const auto quantize = [&](size_t t) {
       const size_t first = t * height;
-      kernels.quantize_rows(layout, {a + first * layout.k, layout.k, rows(t)}, (*this)[t]);
+      kernels.quantize_rows(layout, {a + first * layout.k, layout.k, rows(t)}, at(t, 0));
     };
     parallel_for(parallel, ceil_div(m, height), quantize);
   }
 
   size_t rows(size_t t) const { return std::min(height, m - t * height); }
-  QuantizedRows operator[](size_t t) const {
-    const size_t first = t * height;
-    return {codes.get() + first * layout.padded_k, scales.get() + first * layout.blocks,
-            starts.get() + first * layout.blocks, rows(t)};
+  // Tile t from a block on.
+  QuantizedRows at(size_t t, size_t block) const {
+    const size_t n = rows(t), first = t * height;
+    const size_t skip = first * layout.blocks + block * n;
+    return {codes.get() + first * layout.padded_k + block * layout.block * n, scales.get() + skip,
+            starts.get() + skip, n};
   }
 
   const Layout& layout;
@@ -56,7 +65,7 @@ struct QuantizedTiles {
 // The rows of A as they are, or with zeros up to the end of the last block.
 struct FloatTiles {
   FloatTiles(const Layout& layout, const Kernels& kernels, const float* a, size_t m)
-      : m(m), height(kernels.max_rows), stride(layout.padded_k), values(a) {
+      : m(m), height(kernels.max_rows), stride(layout.padded_k), block(layout.block), values(a) {
     if (layout.padded_k == layout.k) return;
     padded = uninitialized<float>(m * stride);
     for (size_t r = 0; r < m; ++r) {
@@ -67,85 +76,135 @@ struct FloatTiles {
     values = padded.get();
   }
 
-  FloatRows operator[](size_t t) const {
-    return {values + t * height * stride, stride, std::min(height, m - t * height)};
+  FloatRows at(size_t t, size_t first) const {
+    const float* from = values + t * height * stride + first * block;
+    return {from, stride, std::min(height, m - t * height)};
   }
 
-  const size_t m, height, stride;
+  const size_t m, height, stride, block;
   const float* values;
   std::unique_ptr<float[]> padded;
 };
 
-// One panel of the weights. `bias` holds its 16 numbers, which the file has only N of.
-Panel read_panel(const Weights& weights, size_t p, float* bias) {
+// Panel p, `count` blocks of it from `first` on.
+Panel read_panel(const Weights& weights, size_t p, size_t first, size_t count) {
   const Layout& layout = weights.layout;
-  const size_t at = p * layout.panel_scales;
+  const size_t at = p * layout.panel_scales + first * kPanel;
   const auto* scales = static_cast<const uint8_t*>(weights.scales);
-  std::fill_n(bias, kPanel, 0.0f);
-  if (weights.bias != nullptr) {
-    std::copy_n(weights.bias + p * kPanel, std::min(kPanel, layout.n - p * kPanel), bias);
-  }
-  return {weights.codes + p * layout.panel_bytes,
+  return {count,
+          weights.codes + p * layout.panel_bytes + first * block_bytes(layout),
           scales + at * scale_bytes(weights.scale_type),
           weights.scale_type,
           scale_bytes(weights.scale_type),
           weights.global,
           weights.zeros == nullptr ? nullptr : weights.zeros + at,
-          bias,
           nullptr,
           0};
 }
 
-// One tile alone reads its panel just in time, and the start of the next at the end. With more
-// tiles the next panel arrives evenly over all of them.
-void look_ahead(const Layout& layout, size_t tile, size_t tiles, Panel& panel) {
-  constexpr size_t kDistance = 16384;
-  panel.ahead_shift = 0;
-  while (size_t{1} << panel.ahead_shift < tiles) ++panel.ahead_shift;
-  const size_t share = layout.panel_bytes >> panel.ahead_shift;
-  panel.ahead = panel.codes + (tiles == 1 ? kDistance : layout.panel_bytes + tile * share);
+// The bias of panel p, 16 numbers, which the file has only N of.
+void read_bias(const Weights& weights, size_t p, float* bias) {
+  std::fill_n(bias, kPanel, 0.0f);
+  if (weights.bias == nullptr) return;
+  std::copy_n(weights.bias + p * kPanel, std::min(kPanel, weights.layout.n - p * kPanel), bias);
 }
 
-template <class Rows>
-using TileKernel = void (*)(const Layout&, const Rows&, const Panel&, float*, size_t);
+// What the panels of a group ask for ahead of its use. One tile alone asks for what it needs itself
+// a little later; several share what comes after them, so that it arrives evenly.
+struct Ahead {
+  Ahead(const Layout& layout, size_t first_block, size_t blocks, size_t tiles) {
+    const bool ends = first_block + blocks == layout.blocks;
+    const size_t bytes = blocks * block_bytes(layout);
+    while (size_t{1} << shift < tiles) ++shift;
+    share = bytes >> shift;
+    next = tiles == 1 ? kDistance
+           : ends     ? kGroupPanels * layout.panel_bytes - first_block * block_bytes(layout)
+                      : bytes;
+  }
 
-// One tile times one panel; the last panel may be narrower than the kernel writes.
+  static constexpr size_t kDistance = 24576;
+  size_t next;   // bytes from the codes of a panel
+  size_t share;  // bytes of a tile
+  int shift = 0;
+};
+
+template <class Rows>
+using TileKernel = void (*)(const Layout&, const Rows&, const Panel&, const Target&);
+
+// One tile times a panel of `columns`, of which the last may have fewer than the kernel writes.
 template <class Rows>
 void write_tile(const Layout& layout, TileKernel<Rows> kernel, const Rows& rows, const Panel& panel,
-                size_t first_column, float* y) {
-  const size_t columns = std::min(kPanel, layout.n - first_column);
-  if (columns == kPanel) return kernel(layout, rows, panel, y + first_column, layout.n);
+                size_t columns, const Target& to) {
+  if (columns == kPanel) return kernel(layout, rows, panel, to);
   float whole[kMaxRows * kPanel];
-  kernel(layout, rows, panel, whole, kPanel);
+  Target inside{whole, kPanel, to.start, to.start_stride};
+  if (to.start == to.y) {
+    for (size_t r = 0; r < rows.rows; ++r) {
+      std::copy_n(to.y + r * to.stride, columns, whole + r * kPanel);
+      std::fill_n(whole + r * kPanel + columns, kPanel - columns, 0.0f);
+    }
+    inside.start = whole, inside.start_stride = kPanel;
+  }
+  kernel(layout, rows, panel, inside);
   for (size_t r = 0; r < rows.rows; ++r) {
-    std::copy_n(whole + r * kPanel, columns, y + r * layout.n + first_column);
+    std::copy_n(whole + r * kPanel, columns, to.y + r * to.stride);
   }
 }
 
+// Panels [p, end), at most kGroupPanels, times tiles [first, last): one stretch after the other.
+template <class Rows, class Tiles>
+void multiply_group(const Weights& weights, TileKernel<Rows> kernel, const Tiles& tiles,
+                    size_t stretch, size_t p, size_t end, size_t first, size_t last, float* y) {
+  const Layout& layout = weights.layout;
+  float bias[kGroupPanels][kPanel];
+  Panel panels[kGroupPanels];
+  for (size_t i = p; i < end; ++i) read_bias(weights, i, bias[i - p]);
+  for (size_t b = 0; b < layout.blocks; b += stretch) {
+    const size_t blocks = std::min(stretch, layout.blocks - b);
+    const Ahead ahead(layout, b, blocks, last - first);
+    for (size_t i = p; i < end; ++i) {
+      panels[i - p] = read_panel(weights, i, b, blocks);
+      panels[i - p].ahead = panels[i - p].codes + ahead.next;
+      panels[i - p].ahead_shift = ahead.shift;
+    }
+    for (size_t t = first; t < last; ++t) {
+      const Rows rows = tiles.at(t, b);
+      for (size_t i = p; i < end; ++i) {
+        float* to = y + t * tiles.height * layout.n + i * kPanel;
+        const Target target =
+            b == 0 ? Target{to, layout.n, bias[i - p], 0} : Target{to, layout.n, to, layout.n};
+        const size_t columns = std::min(kPanel, layout.n - i * kPanel);
+        write_tile<Rows>(layout, kernel, rows, panels[i - p], columns, target);
+        panels[i - p].ahead += ahead.share;
+      }
+    }
+  }
+}
+
+// `row_bytes` is what a row of A takes per row of W.
 template <class Rows, class Tiles>
 void multiply_tiles(const Weights& weights, const Parallel& parallel, TileKernel<Rows> kernel,
-                    const Tiles& tiles, size_t tile_bytes, float* y) {
+                    const Tiles& tiles, size_t row_bytes, float* y) {
   const Layout& layout = weights.layout;
   const size_t count = ceil_div(tiles.m, tiles.height);
-  const size_t group = std::max<size_t>(1, kGroupBytes / std::max<size_t>(1, tile_bytes));
+  // one tile alone takes its panels one by one, as they lie in memory
+  const size_t most = count == 1 ? layout.blocks : std::max<size_t>(1, kStretch / layout.block);
+  const size_t stretch = ceil_div(layout.blocks, ceil_div(layout.blocks, most));
+  const size_t group =
+      std::max<size_t>(1, kGroupBytes / (stretch * layout.block * tiles.height * row_bytes));
   const size_t smallest = ceil_div(kSmallestTask, std::max<size_t>(1, layout.panel_bytes));
-  const size_t share = std::max(ceil_div(layout.panels, kTasks), smallest);  // panels of a task
-  const size_t tasks = ceil_div(layout.panels, share);
+  const size_t panels = std::max(ceil_div(layout.panels, kTasks), smallest);
+  const size_t share = count == 1 ? panels : ceil_div(panels, kGroupPanels) * kGroupPanels;
 
   for (size_t first = 0; first < count; first += group) {
-    const size_t last = std::min(count, first + group);
     const auto work = [&](size_t i) {
-      for (size_t p = i * share; p < std::min(layout.panels, (i + 1) * share); ++p) {
-        float bias[kPanel];
-        Panel panel = read_panel(weights, p, bias);
-        for (size_t t = first; t < last; ++t) {
-          look_ahead(layout, t - first, last - first, panel);
-          float* rows = y + t * tiles.height * layout.n;
-          write_tile<Rows>(layout, kernel, tiles[t], panel, p * kPanel, rows);
-        }
+      const size_t end = std::min(layout.panels, (i + 1) * share);
+      for (size_t p = i * share; p < end; p += kGroupPanels) {
+        multiply_group<Rows>(weights, kernel, tiles, stretch, p, std::min(end, p + kGroupPanels),
+                             first, std::min(count, first + group), y);
       }
     };
-    parallel_for(parallel, tasks, work);
+    parallel_for(parallel, ceil_div(layout.panels, share), work);
   }
 }
 
@@ -201,12 +260,10 @@ void multiply(const Weights& weights, Compute compute, const Kernels& kernels,
   const Layout& layout = weights.layout;
   if (compute == Compute::kInt8) {
     const QuantizedTiles tiles(layout, kernels, parallel, a, m);
-    const size_t bytes = layout.padded_k * kernels.max_rows;
-    multiply_tiles<QuantizedRows>(weights, parallel, kernels.tile, tiles, bytes, y);
+    multiply_tiles<QuantizedRows>(weights, parallel, kernels.tile, tiles, sizeof(int8_t), y);
   } else {
     const FloatTiles tiles(layout, kernels, a, m);
-    const size_t bytes = layout.padded_k * kernels.max_rows * sizeof(float);
-    multiply_tiles<FloatRows>(weights, parallel, kernels.float_tile, tiles, bytes, y);
+    multiply_tiles<FloatRows>(weights, parallel, kernels.float_tile, tiles, sizeof(float), y);
   }
 }
 
