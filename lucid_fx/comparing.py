@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Sized
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from lucid_fx.comparison import Comparison, TensorRow
 from lucid_fx.culprits import CloseLook, Evidence, find_culprits
 from lucid_fx.errors import DataError, LucidFxError, ModelError
+from lucid_fx.garbage import only_new_garbage
 from lucid_fx.graph_module import Feed, GraphModule
 from lucid_fx.ir.extraction import computed, reads
 from lucid_fx.ir.grids import grid_values
@@ -28,8 +28,10 @@ from lucid_fx.workflow import fuse
 
 Progress = Callable[[int, int | None], None]
 
-CLOSE_BASE = 4
-"""Causes are looked for in samples 1, 4, 16, 64 and so on, besides the statistics over all."""
+LOOK_BASE = 8
+"""Samples 1, 8, 64, 512 and so on are measured whole, with layers on clean inputs, and causes are
+looked for in them. Of the others the graph outputs are measured whole, and about 8,192 elements of
+every other tensor, evenly spread, each for all those that it stands for."""
 
 
 def compare(
@@ -57,6 +59,18 @@ def compare(
         DataError: no samples, or one that does not fit the float model.
         ModelError: the models have unlike inputs, or no tensor is in both.
     """
+    with only_new_garbage():
+        return _compare(model, quantized, data, top, group_bytes, progress)
+
+
+def _compare(
+    model: Any,
+    quantized: Any,
+    data: Iterable[Any],
+    top: int,
+    group_bytes: int,
+    progress: Progress | None,
+) -> Comparison:
     exact, coded = _module(model), _module(quantized)
     samples = iter(data)
     first = next(samples, None)
@@ -64,6 +78,12 @@ def compare(
         raise DataError("there are no samples to compare on", hint="give at least one")
     feed = exact.feed(first)
     _check_inputs(exact, coded)
+    total = len(data) if isinstance(data, Sized) else None
+
+    def tell(count: int) -> None:
+        if progress is not None:
+            progress(count, total)
+
     run = PairedRun(exact.model, coded.model, feed, group_bytes, _needed(exact))
     if not run.pairs:
         raise ModelError(
@@ -74,10 +94,17 @@ def compare(
     own = {pair.tensor: TensorError(pair.grid, _in_quantized_form(pair)) for pair in run.pairs}
     looks = {pair.tensor: CloseLook() for pair in run.pairs}
     count = 0
-    for count, sample in enumerate(itertools.chain([first], samples), 1):
-        _sample(run, exact, sample, count, (given, own, looks))
-        if progress is not None:
-            progress(count, len(data) if isinstance(data, Sized) else None)
+    numbered = enumerate(itertools.chain([first], samples), 1)
+    for count, sample in numbered:
+        _look(run, _feed(exact, sample, count), given, own, looks)
+        tell(count)
+        others = itertools.islice(numbered, (LOOK_BASE - 1) * count - 1)
+        for parts in run.glances(_feed(exact, sample, at) for at, sample in others):
+            for pair, part, codes, weight in parts:
+                given[pair.tensor].add(part, codes, weight)
+                given[pair.tensor].count(codes)
+            count += 1
+            tell(count)
     evidence = Evidence(
         {pair.tensor: pair for pair in run.pairs}, given, own, looks, run.inputs,
         _owners(exact.model, run), _weights(coded.model, run),
@@ -87,32 +114,23 @@ def compare(
     return Comparison(rows, find_culprits(evidence, top), count, outputs, run.unmatched)
 
 
-WHOLE_FIRST, WHOLE_EVERY = 4, 16
-"""The first samples, and then each of so many, are measured whole, with layers on clean inputs; of
-the others about 8,192 elements of each tensor, evenly spread."""
-
-Sums = tuple[dict[str, TensorError], dict[str, TensorError], dict[str, CloseLook]]
-
-
-def _sample(run: PairedRun, exact: GraphModule, sample: Any, number: int, sums: Sums) -> None:
-    given, own, looks = sums
+def _feed(exact: GraphModule, sample: Any, number: int) -> Feed:
     try:
-        feed: Feed = exact.feed(sample)
+        return exact.feed(sample)
     except DataError as error:
         raise DataError(f"sample {number - 1}: {error}") from None
-    close = CLOSE_BASE ** round(math.log(number, CLOSE_BASE)) == number
-    if number > WHOLE_FIRST and number % WHOLE_EVERY and not close:
-        for pair, part, codes in run.glance(feed):
-            given[pair.tensor].add(part, codes)
-            given[pair.tensor].count(codes)
-        return
-    for seen in run.run(feed, close=close):
+
+
+Sums = dict[str, TensorError]
+
+
+def _look(run: PairedRun, feed: Feed, given: Sums, own: Sums, looks: dict[str, CloseLook]) -> None:
+    for seen in run.run(feed):
         name = seen.pair.tensor
         given[name].add(seen.exact, seen.given)
         given[name].count(seen.given)
         own[name].add(seen.exact, seen.clean)
-        if close:
-            looks[name].add(seen)
+        looks[name].add(seen)
 
 
 def _in_quantized_form(pair: Pair) -> tuple[float, float]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +21,10 @@ from lucid_fx.ir.pairing import Pair, layer_inputs, pair_tensors
 from lucid_fx.ir.serde import shapes_for
 from lucid_fx.ir.walk import is_op, only_consumer, scalar
 from lucid_fx.ops.table import needed_range
+from lucid_fx.runtime.ahead import ahead
 from lucid_fx.runtime.segmented import SegmentedModel
 from lucid_fx.runtime.session import Session
-from lucid_fx.tensor_parts import fit, gain_of, is_alike, parts_of, unpadded
+from lucid_fx.tensor_parts import GLANCED, fit, gain_of, is_alike, parts_of, unpadded
 
 Array = NDArray[Any]
 
@@ -40,7 +44,7 @@ class Measured:
         given: codes (or real values) of the quantized model.
         clean: what the layer makes of the float model's tensors, put on their grids.
         from_input: input tensor → what the float layer makes of it when this one input is put on
-            its grid; empty except in a close look.
+            its grid.
     """
 
     pair: Pair
@@ -84,8 +88,11 @@ class PairedRun:
         groups = _grouped(found, _sizes(model, sample), group_bytes)
         self.unmatched: dict[str, str] = {}
         names = [[pair.tensor for pair in group] for group in groups]
-        self._plain = SegmentedModel(model, names)
-        self._quantized = SegmentedModel(quantized, [[p.codes for p in group] for group in groups])
+        codes = [[pair.codes for pair in group] for group in groups]
+        # they run side by side
+        half = max(1, (os.cpu_count() or 1) // 2)
+        self._plain = SegmentedModel(model, names, threads=half)
+        self._quantized = SegmentedModel(quantized, codes, threads=half)
         self._kept = list(self._first_look(groups, sample))
         self.groups = [[pair for pair, _ in filter(None, kept)] for kept in self._kept]
         self.pairs = [pair for group in self.groups for pair in group]
@@ -97,6 +104,7 @@ class PairedRun:
             lambda part, at: align_outputs(part, self.groups[at]),
         )
         self._layers = [self._clean_session(group) for group in self.groups]
+        self._outputs = {value.name for value in model.graph.outputs}
         self._close: dict[int, Session] = {}
         self._last = {
             name: at
@@ -176,18 +184,40 @@ class PairedRun:
     def _clean_session(self, group: Sequence[Pair]) -> Session:
         return Session(clean_layers(self.quantized, self._given(group), group)[0], in_turns=True)
 
-    def glance(self, sample: Feed) -> Iterator[tuple[Pair, Array, Array]]:
-        """Parts of every pair of one sample, evenly spread: float values, and codes.
+    def glances(
+        self, samples: Iterable[Feed]
+    ) -> Iterator[Iterator[tuple[Pair, Array, Array, float]]]:
+        """Parts of every pair, evenly spread, and graph outputs whole.
 
-        Costs little more than a plain run of both models.
+        Costs little more than a plain run of both models: a thread of its own runs the float model
+        and takes the samples, one stretch ahead.
+
+        Yields:
+            for each sample, to be used before the next: pairs, each with float values, codes, and
+            how many elements of the tensor each of them stands for.
         """
-        streams = zip(self._plain.run(sample), self._quantized.run(sample), strict=True)
-        for kept, (exact, given) in zip(self._kept, streams, strict=True):
-            for found, x, y in zip(kept, exact, given, strict=True):
-                if found is not None:
-                    yield found[0], *parts_of(*found, x, y)
+        feeds: deque[Feed] = deque()
+        exact = ahead(self._stretches(samples, feeds))
+        for first in exact:
+            yield self._glance(itertools.chain([first], exact), feeds.popleft())
 
-    def run(self, sample: Feed, *, close: bool = False) -> Iterator[Measured]:
+    def _stretches(self, samples: Iterable[Feed], feeds: deque[Feed]) -> Iterator[list[Array]]:
+        for sample in samples:
+            feeds.append(sample)
+            yield from self._plain.run(sample)
+
+    def _glance(
+        self, exact: Iterator[list[Array]], sample: Feed
+    ) -> Iterator[tuple[Pair, Array, Array, float]]:
+        for kept, given in zip(self._kept, self._quantized.run(sample), strict=True):
+            for found, x, y in zip(kept, next(exact), given, strict=True):
+                if found is None:
+                    continue
+                most = math.inf if found[0].tensor in self._outputs else GLANCED
+                part, codes = parts_of(*found, x, y, most)
+                yield found[0], part, codes, x.size / max(part.size, 1)
+
+    def run(self, sample: Feed) -> Iterator[Measured]:
         """Every pair of one sample, whole, with one group of tensors at a time in memory."""
         held: dict[str, Array] = {}
         streams = zip(self._aligned.run(sample), self._quantized.run(sample), strict=True)
@@ -198,9 +228,9 @@ class PairedRun:
             feed = dict(sample)
             feed |= {given_name(p): held[p.tensor] for p in self._given(group)}
             clean = session.run({name: feed[name] for name in session.input_names})
-            parts = self._from_inputs(at, sample, held) if close else {}
+            parts = self._from_inputs(at, sample, held)
             for pair, x, y, z in zip(group, exact, given, clean, strict=True):
-                alone = {n: unpadded(v, pair) for n, v in parts.get(pair.tensor, {}).items()}
+                alone = {n: unpadded(v, pair) for n, v in parts[pair.tensor].items()}
                 x, y, z = (unpadded(v, pair) for v in (x, y, z))
                 yield Measured(pair, x, y, z, alone)
             held = {name: array for name, array in held.items() if self._last.get(name, -1) > at}

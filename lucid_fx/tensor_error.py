@@ -29,7 +29,7 @@ class TensorError:
         needed: range outside which no reader tells values apart; the float values lie within.
         signal, noise: sums of squares of the float tensor, and of the difference.
         largest: largest absolute difference.
-        elements: float elements seen, without masks and what is not finite.
+        elements: float elements seen or stood for, without masks and what is not finite.
         clipped: of these, those more than half a step outside the grid.
         outside: sum of squares of how far they are from its end.
         low, high: smallest and largest finite float value.
@@ -51,20 +51,23 @@ class TensorError:
     def __post_init__(self) -> None:
         self._form = _form(self.grid, self.needed)
 
-    def add(self, exact: NDArray[Any], given: NDArray[Any]) -> None:
-        """Take one sample: the float tensor, and codes (or real values) of the same shape."""
+    def add(self, exact: NDArray[Any], given: NDArray[Any], weight: float = 1.0) -> None:
+        """Take one sample: the float tensor, and codes (or real values) of the same shape.
+
+        `weight` is how many elements one of these stands for, where they are a part of a tensor.
+        """
         exact, given = exact.reshape(-1), given.reshape(-1)
         native = _native()
         if native is not None and native.takes(exact, given):
             sums = native.sums(self._form, exact, given)
         else:
             sums = noise_sums(self._form, exact, given)
-        self.signal += sums.signal
-        self.noise += sums.noise
+        self.signal += sums.signal * weight
+        self.noise += sums.noise * weight
         self.largest = max(self.largest, sums.largest)
-        self.elements += sums.elements
-        self.clipped += sums.clipped
-        self.outside += sums.outside
+        self.elements += round(sums.elements * weight)
+        self.clipped += round(sums.clipped * weight)
+        self.outside += sums.outside * weight
         self.low, self.high = min(self.low, sums.low), max(self.high, sums.high)
 
     def count(self, codes: NDArray[Any]) -> None:

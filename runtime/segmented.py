@@ -23,16 +23,22 @@ class SegmentedModel:
         model: not changed.
         groups: names of values of the main graph, in an order in which they can be computed.
         finish: what to do with the model of each stretch.
+        threads: intra-op threads, 0 for onnxruntime's choice.
     """
 
     def __init__(
-        self, model: ir.Model, groups: Sequence[Sequence[str]], finish: Finish | None = None
+        self,
+        model: ir.Model,
+        groups: Sequence[Sequence[str]],
+        finish: Finish | None = None,
+        *,
+        threads: int = 0,
     ) -> None:
         self._sessions: list[Session] = []
         self._names: list[tuple[tuple[str, ...], dict[str, int]]] = []
         for at, segment in enumerate(segments(model, groups)):
             part, across = _part(model, segment, at, finish)
-            self._sessions.append(Session(part, in_turns=True))
+            self._sessions.append(Session(part, in_turns=True, threads=threads))
             self._names.append((segment.group, across))
         self._last = {
             name: at for at, session in enumerate(self._sessions) for name in session.input_names
