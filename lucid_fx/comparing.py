@@ -28,8 +28,8 @@ from lucid_fx.workflow import fuse
 
 Progress = Callable[[int, int | None], None]
 
-LOOK_BASE = 8
-"""Samples 1, 8, 64, 512 and so on are measured whole, with layers on clean inputs, and causes are
+LOOK_BASE = 10
+"""Samples 1, 10, 100 and so on are measured whole, with layers on clean inputs, and causes are
 looked for in them. Of the others the graph outputs are measured whole, and about 8,192 elements of
 every other tensor, evenly spread, each for all those that it stands for."""
 

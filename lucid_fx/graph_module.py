@@ -188,7 +188,14 @@ def _fitting(value: ir.Value, given: Any) -> Any:
     if value.type is not None and not isinstance(value.type, ir.TensorType):
         return given
     wanted = value.dtype.numpy() if value.dtype is not None else None
-    array = np.asarray(given) if hasattr(given, "dtype") else np.asarray(given, wanted)
+    try:
+        array = np.asarray(given) if hasattr(given, "dtype") else np.asarray(given, wanted)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"input {value.name!r} takes an array, not what was given as {type(given).__name__}"
+            f" ({error})",
+            hint="a mapping of input names to arrays goes to run(), or is spread: model(**feed)",
+        ) from None
     if wanted is not None and array.dtype != wanted:
         raise DataError(
             f"input {value.name!r} has dtype {array.dtype}, expected {np.dtype(wanted)}"

@@ -80,3 +80,10 @@ def test_a_torch_module() -> None:
     assert lucid_fx.quantize(module, [x]).ledger.counts()["quantized"] >= 2
     with pytest.raises(ModelError, match="a torch module needs example_inputs"):
         lucid_fx.trace(net)
+
+
+@pytest.mark.parametrize("given", [{"image": 1}, "abc", [[1, 2], [3]]])
+def test_what_is_no_array_is_refused_by_the_name_of_its_input(given: Any) -> None:
+    module = lucid_fx.trace(FASHION.path())
+    with pytest.raises(DataError, match=r"input 'image' takes an array, not .* (dict|str|list)"):
+        module(given)

@@ -122,7 +122,7 @@ struct Ahead {
                       : bytes;
   }
 
-  static constexpr size_t kDistance = 24576;
+  static constexpr size_t kDistance = 16384;
   size_t next;   // bytes from the codes of a panel
   size_t share;  // bytes of a tile
   int shift = 0;
