@@ -34,6 +34,7 @@ looked for in them. Of the others the graph outputs are measured whole, and abou
 every other tensor, evenly spread, each for all those that it stands for."""
 
 
+@only_new_garbage()
 def compare(
     model: Any,
     quantized: Any,
@@ -59,18 +60,6 @@ def compare(
         DataError: no samples, or one that does not fit the float model.
         ModelError: the models have unlike inputs, or no tensor is in both.
     """
-    with only_new_garbage():
-        return _compare(model, quantized, data, top, group_bytes, progress)
-
-
-def _compare(
-    model: Any,
-    quantized: Any,
-    data: Iterable[Any],
-    top: int,
-    group_bytes: int,
-    progress: Progress | None,
-) -> Comparison:
     exact, coded = _module(model), _module(quantized)
     samples = iter(data)
     first = next(samples, None)

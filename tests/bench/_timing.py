@@ -48,6 +48,24 @@ def alternating_ratio(
     return statistics.median(ratios)
 
 
+def paired_ratio(
+    base: Callable[[], object],
+    other: Callable[[], object],
+    repeats: int,
+    clock: Clock = time.perf_counter,
+) -> float:
+    """Give the median of time(other) / time(base) over pairs of long runs; base warms up."""
+    base()
+    ratios = []
+    for _ in range(repeats):
+        start = clock()
+        base()
+        middle = clock()
+        other()
+        ratios.append((clock() - middle) / (middle - start))
+    return statistics.median(ratios)
+
+
 def alternating_times(
     runs: Mapping[str, Callable[[], object]],
     *,

@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from _timing import paired_ratio
 
 OBSERVERS = ("minmax", "moving_average", "histogram")
 TOOLS = [("lucid_fx", observer) for observer in OBSERVERS]
@@ -134,16 +134,7 @@ def peak_mb(tool: str, observer: str, name: str, samples: int) -> float:
 def time_ratio(tool: str, observer: str, name: str, samples: int, repeats: int) -> float:
     """Median of the ratios of alternating passes."""
     model, feeds = load_feeds(name, samples)
-    base, calibrating = plain(model, feeds), make(tool, observer, model, feeds)
-    base()
-    ratios = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        base()
-        middle = time.perf_counter()
-        calibrating()
-        ratios.append((time.perf_counter() - middle) / (middle - start))
-    return statistics.median(ratios)
+    return paired_ratio(plain(model, feeds), make(tool, observer, model, feeds), repeats)
 
 
 def main() -> None:

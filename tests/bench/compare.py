@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from _timing import paired_ratio
 from calibration import load_feeds, own_peak_mb
 
 MODELS = ("fmnist_dw", "ppocr_rec", "byte_lm")
@@ -86,15 +86,7 @@ def time_ratio(
     model, feeds = load_feeds(name, samples)
     base = plain(Path(model.path()), quantized, feeds)
     other = comparing(Path(model.path()), quantized, feeds)
-    base()
-    ratios = []
-    for _ in range(repeats):
-        start = clock()
-        base()
-        middle = clock()
-        other()
-        ratios.append((clock() - middle) / (middle - start))
-    return statistics.median(ratios)
+    return paired_ratio(base, other, repeats, clock)
 
 
 def measure(name: str, format: str, samples: int, repeats: int) -> dict[str, Any]:

@@ -231,7 +231,7 @@ Layout make_layout(int64_t k, int64_t n, int64_t block, int64_t bits) {
   layout.panels = ceil_div(layout.n, kPanel);
   layout.blocks = ceil_div(layout.k, layout.block);
   layout.padded_k = layout.blocks * layout.block;
-  layout.panel_bytes = layout.padded_k * kPanel * static_cast<size_t>(bits) / 8;
+  layout.panel_bytes = layout.blocks * block_bytes(layout);
   layout.panel_scales = layout.blocks * kPanel;
   return layout;
 }
