@@ -29,6 +29,7 @@ from lucid_fx.quantization import (
     quint8,
 )
 from lucid_fx.runtime.python_observing import PythonObserving
+from lucid_fx.runtime.session import Session
 from lucid_fx.statistics import (
     Statistics,
     channel_means,
@@ -90,6 +91,7 @@ class PreparedModule(GraphModule):
             say_missing()
         self._python = PythonObserving(self.observers)
         self.samples, self.kept, self._kept_bytes = 0, list[Feed](), 0
+        self._single: Session | None = None
         super().__init__(self._observed_model())
 
     def _sites(self) -> list[Site]:
@@ -133,6 +135,8 @@ class PreparedModule(GraphModule):
         model = clone_model(self.float_model)
         taps = {v: self._attributes(v, o) for v, o in self._native_values().items()}
         run_pipeline(model, (InsertObservers(taps),))
+        places = [node.graph is model.graph for node in nodes(model) if node.op_type == "Observe"]
+        self._taps_once = bool(places) and all(places)
         self._python_values = [v for v in self.observers if v not in taps]
         if self._python_values:
             self._expose(model)
@@ -165,17 +169,28 @@ class PreparedModule(GraphModule):
         """Names of the float model's outputs."""
         return [value.name or "" for value in self.float_model.graph.outputs]
 
+    @property
+    def taps_once(self) -> bool:
+        """Whether native observers see every value exactly once a sample: none is in a body."""
+        return self._taps_once and not self._python_values
+
+    def session_of_one_thread(self) -> Session:
+        """A session for samples that run side by side, opened at first use."""
+        if self._single is None:
+            self._single = Session(self.model, threads=1)
+        return self._single
+
     def _run(self, feed: Feed) -> list[Any]:
         results = self.session().run(feed)
         self.samples += 1
-        self._keep(feed)
+        self.keep(feed)
         if self._python_values:
             given = dict(zip(self.session().output_names, results, strict=True)) | feed
             for name in self._python_values:
                 self._python.update(name, given[name])
         return results[: len(self.output_names)]
 
-    def _keep(self, feed: Feed) -> None:
+    def keep(self, feed: Feed) -> None:
         """Keep the first samples, within a bound, for what needs a second look at data."""
         if not all(isinstance(array, np.ndarray) for array in feed.values()):
             return  # sequences and optional values

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, Literal
 
 import onnx_ir as ir
@@ -19,7 +20,7 @@ from lucid_fx.accuracy_guard import (
 )
 from lucid_fx.conversion import Format, convert
 from lucid_fx.errors import ConfigError, DataError, LucidFxWarning
-from lucid_fx.graph_module import GraphModule
+from lucid_fx.graph_module import Feed, GraphModule
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.serde import infer_shapes, shapes_for
 from lucid_fx.mapping import check_mapping, recipes_by_node
@@ -35,6 +36,7 @@ from lucid_fx.quantization import (
     get_default_qconfig_mapping,
     per_tensor_affine,
 )
+from lucid_fx.recording import record
 from lucid_fx.target import Target, find_target
 from lucid_fx.tracing import trace
 
@@ -125,20 +127,25 @@ def _calibrate(
     nonfinite: Nonfinite,
 ) -> PreparedModule:
     seen = 0
-    for number, sample in enumerate(data):
-        try:
-            feed = prepared.feed(sample)
-        except DataError as error:
-            raise DataError(f"calibration sample {number}: {error}") from None
-        prepared._run(feed)
-        seen = number + 1
-        if progress is not None:
-            progress(seen, total)
+    with contextlib.closing(record(prepared, _feeds(prepared, data))) as counts:
+        for done in counts:
+            while seen < done:
+                seen += 1
+                if progress is not None:
+                    progress(seen, total)
     if not seen:
         raise DataError("there are no calibration samples", hint="give at least one")
     if nonfinite != "ignore":
         prepared.report_nonfinite(error=nonfinite == "error")
     return prepared
+
+
+def _feeds(prepared: PreparedModule, data: Iterable[Any]) -> Iterator[Feed]:
+    for number, sample in enumerate(data):
+        try:
+            yield prepared.feed(sample)
+        except DataError as error:
+            raise DataError(f"calibration sample {number}: {error}") from None
 
 
 def convert_fx(

@@ -101,6 +101,46 @@ def _signatures() -> dict[str, Signature]:
     }
 
 
+class SampleOrder:
+    """Lets samples that run side by side pass every observer in their order.
+
+    Each runs in a thread of its own, in a session without threads: what comes first out of a
+    moving average or a growing histogram would depend on the schedule otherwise.
+
+    Args:
+        library: the loaded library.
+    """
+
+    def __init__(self, library: NativeLibrary) -> None:
+        self._functions = library.bind(_order_signatures())
+        self._order = self._functions.lfx_order_new()
+
+    def begin(self, sample: int) -> None:
+        """Say that this thread now runs a sample, numbered from 0."""
+        self._functions.lfx_order_begin(self._order, sample)
+
+    def leave(self) -> None:
+        """Say that this thread runs no sample of any order."""
+        self._functions.lfx_order_begin(None, 0)
+
+    def give_up(self, sample: int) -> None:
+        """Let the samples behind one that failed fail too, instead of waiting for it."""
+        self._functions.lfx_order_give_up(self._order, sample)
+
+    def __del__(self) -> None:
+        self._functions.lfx_order_free(self._order)
+
+
+def _order_signatures() -> dict[str, Signature]:
+    order, sample = ctypes.c_void_p, ctypes.c_int64
+    return {
+        "lfx_order_new": (order,),
+        "lfx_order_begin": (None, order, sample),
+        "lfx_order_give_up": (None, order, sample),
+        "lfx_order_free": (None, order),
+    }
+
+
 class NativeObservers:
     """The observers of the loaded library. They are process-wide and found by key.
 

@@ -6,6 +6,7 @@
 #include "c_api_errors.h"
 #include "isa.h"
 #include "observe/registry.h"
+#include "observe/turns.h"
 
 namespace {
 
@@ -156,3 +157,18 @@ int lfx_observer_load(const char* key, const lfx_observer_config* config,
 }
 
 void lfx_observer_reset(const char* prefix) { observe::reset(prefix); }
+
+struct lfx_order {
+  observe::Order order;
+};
+
+lfx_order* lfx_order_new(void) { return new lfx_order; }
+
+void lfx_order_begin(lfx_order* order, int64_t sample) {
+  if (order == nullptr) return observe::Order::leave();
+  order->order.begin(sample);
+}
+
+void lfx_order_give_up(lfx_order* order, int64_t sample) { order->order.give_up(sample); }
+
+void lfx_order_free(lfx_order* order) { delete order; }

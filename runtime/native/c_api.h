@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 #define LFX_API __attribute__((visibility("default")))
-#define LFX_ABI_VERSION 3 /* changes with any signature or structure below */
+#define LFX_ABI_VERSION 4 /* changes with any signature or structure below */
 
 /* Element types, numbered as in ONNX. */
 enum { LFX_FLOAT32 = 1, LFX_UINT8 = 2, LFX_INT8 = 3, LFX_FLOAT16 = 10, LFX_FLOAT64 = 11 };
@@ -69,6 +69,16 @@ LFX_API int lfx_observer_load(const char* key, const lfx_observer_config* config
 
 /* Forgets all observers whose key starts with `prefix`. */
 LFX_API void lfx_observer_reset(const char* prefix);
+
+/* Samples 0, 1, ... of one calibration that run side by side, each in a thread of its own, in
+ * sessions without threads: every tap takes them in their order. A sample that failed is given up,
+ * so that those behind it fail too instead of waiting. A null order to lfx_order_begin ends the
+ * thread's part in any. */
+typedef struct lfx_order lfx_order;
+LFX_API lfx_order* lfx_order_new(void);
+LFX_API void lfx_order_begin(lfx_order* order, int64_t sample);
+LFX_API void lfx_order_give_up(lfx_order* order, int64_t sample);
+LFX_API void lfx_order_free(lfx_order* order);
 
 /* Block-scaled tensors. Every array is contiguous and row-major; results do not depend on
  * `threads` (at least 1) and `isa` (a kernel set by name, null for the best). */

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "observe/registry.h"
+#include "observe/turns.h"
 #include "ort_kernel.h"
 
 namespace lucid_fx {
@@ -33,12 +34,12 @@ class ObserveKernel {
     observer_->check(config_);
   }
 
-  void compute(ort::KernelContext* context) const {
+  void compute(ort::KernelContext* context) {
     const ort::TensorView x = ort::input(context, 0);
-    if (x.size() != 0) {
-      const Tensor tensor{x.data, type_, x.dims.data(), x.dims.size(), x.size()};
-      observer_->update(config_, {*kernels_, ort::SessionThreads(context)}, tensor);
-    }
+    const Tensor tensor{x.data, type_, x.dims.data(), x.dims.size(), x.size()};
+    turnstile_.enter();
+    observer_->update(config_, {*kernels_, ort::SessionThreads(context)}, tensor);
+    turnstile_.leave();
     ort::output(context, {0});
   }
 
@@ -47,6 +48,7 @@ class ObserveKernel {
   const Config config_;
   const std::shared_ptr<observe::Observer> observer_;
   const observe::Kernels* const kernels_ = observe::find_kernels();
+  observe::Turnstile turnstile_;
 };
 
 ort::Status* infer_shape(const ort::CustomOp*, ort::ShapeInferContext* context) {
@@ -75,7 +77,7 @@ ort::CustomOp make_op() {
     return ort::guarded([&] { *kernel = new ObserveKernel(info, type); });
   };
   op.KernelComputeV2 = [](void* kernel, ort::KernelContext* context) {
-    return ort::guarded([&] { static_cast<const ObserveKernel*>(kernel)->compute(context); });
+    return ort::guarded([&] { static_cast<ObserveKernel*>(kernel)->compute(context); });
   };
   op.KernelDestroy = [](void* kernel) { delete static_cast<ObserveKernel*>(kernel); };
   return op;

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from small_models import FASHION, Feed, branch, branch_feeds, fashion, warned
 
 import lucid_fx
-from lucid_fx import PreparedModule
-from lucid_fx.errors import CalibrationError, DataError
+from lucid_fx import PreparedModule, recording
+from lucid_fx.errors import CalibrationError, DataError, ModelError
 from lucid_fx.quantization import (
     HistogramObserver,
     MinMaxObserver,
+    MovingAverageMinMaxObserver,
     ObserverBase,
     PerChannelMinMaxObserver,
     QConfig,
@@ -78,6 +81,66 @@ def test_calling_it_in_a_loop_is_the_same_as_calibrate(observer: type) -> None:
     lucid_fx.calibrate(calibrated, fashion(4))
     assert called.samples == calibrated.samples == 4
     assert lucid_fx.convert_fx(called).to_bytes() == lucid_fx.convert_fx(calibrated).to_bytes()
+
+
+@pytest.mark.parametrize(
+    "observer", [MinMaxObserver, MovingAverageMinMaxObserver, HistogramObserver]
+)
+def test_samples_side_by_side_give_the_bits_of_one_after_the_other(
+    observer: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = fashion(40)
+    for at, sample in enumerate(samples):  # no two orders of them give the same statistics
+        sample["image"] = sample["image"] * np.float32(1 + at % 7)
+    recipe = QConfig(observer, PerChannelMinMaxObserver)
+    alone, together = prepared(recipe), prepared(recipe)
+    monkeypatch.setattr(recording, "cores", lambda: 3)
+    lucid_fx.calibrate(together, samples)
+    monkeypatch.setattr(recording, "SMALL_BYTES", 0)
+    lucid_fx.calibrate(alone, samples)
+    assert (together._single is None, alone._single is None) == (together.native is None, True)
+    assert alone.samples == together.samples == 40
+    for value, state in alone.states().items():
+        twin = together.states()[value]
+        for field in dataclasses.fields(state):
+            mine, other = getattr(state, field.name), getattr(twin, field.name)
+            np.testing.assert_array_equal(mine, other, err_msg=f"{value} {field.name}")
+    for mine, other in zip(alone.kept, together.kept, strict=True):
+        np.testing.assert_array_equal(mine["image"], other["image"])
+    assert grids(alone) == grids(together)
+
+
+def test_a_source_may_fill_its_array_anew() -> None:
+    def refilled() -> Iterator[Feed]:
+        array = np.empty_like(fashion(1)[0]["image"])
+        for sample in fashion(12):
+            array[...] = sample["image"]
+            yield {"image": array}
+
+    module = lucid_fx.calibrate(prepared(), refilled())
+    assert grids(module) == grids(lucid_fx.calibrate(prepared(), fashion(12)))
+
+
+def test_a_sample_that_fails_while_others_run_is_an_error_and_not_a_wait() -> None:
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["c"])
+    other = onnx.helper.make_node("Conv", ["c", "v"], ["y"])
+    kernel = np.ones((4, 3, 3, 3), np.float32)
+    weights = [onnx.numpy_helper.from_array(kernel, "w")]
+    weights.append(onnx.numpy_helper.from_array(np.ones((2, 4, 3, 3), np.float32), "v"))
+    graph = onnx.helper.make_graph(
+        [node, other],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", 1, [1, 3, "h", "w"])],
+        [onnx.helper.make_tensor_value_info("y", 1, None)],
+        weights,
+    )
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    module = lucid_fx.prepare_fx(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9))
+    shapes = [9, 9, 9, 9, 9, 4, 9, 9, 9, 9]  # the second Conv cannot take what is left of 4
+    with pytest.raises(ModelError, match="failed to run the model"):
+        lucid_fx.calibrate(module, [np.ones((1, 3, n, n), np.float32) for n in shapes])
+    assert 5 <= module.samples < len(shapes)
+    lucid_fx.calibrate(module, [np.ones((1, 3, 9, 9), np.float32)])
 
 
 def test_order_and_split_of_the_data_do_not_change_min_and_max() -> None:

@@ -439,3 +439,23 @@ def test_gram_matrices_of_another_width_are_refused(observers: NativeObservers) 
         OBSERVERS.update(KEY, np.ones((4, 3), np.float32), kind="gram")
     with pytest.raises(NativeLibraryError, match="has no Gram matrix of 3 columns"):
         OBSERVERS.gram(KEY, 3)
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000, 4099])
+def test_counts_of_small_batches_survive_reading_growing_and_any_number(
+    observers: NativeObservers, size: int
+) -> None:
+    """They wait in 16-bit counters; 70,000 of one value do not fit any of these."""
+    first = np.linspace(0, 2, 50, dtype=np.float32)
+    batches = [first] + [np.full(size, 1.5, np.float32)] * (70_000 // size + 1)
+    batches[9] = np.full(size, 2.5, np.float32)  # the range grows
+    seen = 0
+    for at, batch in enumerate(batches):
+        observers.update(KEY, batch, kind="histogram", bins=64)
+        seen += batch.size
+        if at in (5, 8, 10, len(batches) - 1):
+            found = observers.state(KEY)
+            assert found is not None and found.histogram is not None
+            assert found.histogram.sum() == seen
+    at = int(1.5 / (2.5 / 64))
+    assert found.histogram[at - 1 : at + 1].sum() >= 70_000

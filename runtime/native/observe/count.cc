@@ -3,62 +3,21 @@
 // The counter increments, one read-modify-write per element, are the bottleneck. Zeros are left out
 // of it. When other neighbours fall in one bin (a saturated softmax) each has to wait for the store
 // before it: four counter tables used in turn hide that wait for any data. Counters of 16 bits keep
-// the four in the first-level cache; a task is too small to overflow one.
+// the four in the first-level cache, and are added up when one might overflow.
 #include <cmath>
 #include <cstring>
 #include <mutex>
-#include <vector>
 
 #include "blocks.h"
 
 namespace lucid_fx::observe {
 namespace {
 
-constexpr size_t kTables = 4;
-static_assert(kTask / kTables + 3 * kTask / kBlock < 65536, "a 16-bit counter holds one task");
+constexpr size_t kMostInCounter = 65535;
 
-class Tables {
- public:
-  void reset(size_t bins) {
-    bins_ = bins;
-    stride_ = bins + 32;  // tables a multiple of 4 KiB apart would fight for the same cache sets
-    counts_.assign(kTables * stride_, 0);
-  }
-
-  // Four indices are read at once: loads are as scarce as stores here.
-  void add(const uint16_t* index, size_t n) {
-    uint16_t* const a = counts_.data();
-    uint16_t* const b = a + stride_;
-    uint16_t* const c = b + stride_;
-    uint16_t* const d = c + stride_;
-    size_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-      uint64_t four;
-      std::memcpy(&four, index + i, sizeof four);
-      ++a[four & 0xffff];
-      ++b[four >> 16 & 0xffff];
-      ++c[four >> 32 & 0xffff];
-      ++d[four >> 48];
-    }
-    for (; i < n; ++i) ++a[index[i]];
-  }
-
-  void drain(int64_t* into) const {
-    const uint16_t* const a = counts_.data();
-    const uint16_t* const b = a + stride_;
-    const uint16_t* const c = b + stride_;
-    const uint16_t* const d = c + stride_;
-    const size_t bins = bins_;  // a local: `into` might alias a member
-    for (size_t i = 0; i < bins; ++i) {
-      const uint32_t sum = uint32_t{a[i]} + b[i] + c[i] + d[i];
-      into[i] += sum;
-    }
-  }
-
- private:
-  std::vector<uint16_t> counts_;
-  size_t bins_ = 0, stride_ = 0;
-};
+// At most so many of n elements, added block by block, are in one counter.
+constexpr size_t most_in_counter(size_t n) { return n / kTables + kTables * (n / kBlock + 1); }
+static_assert(most_in_counter(kTask) <= kMostInCounter);
 
 // Moves the finite elements of x, which has at most kBlock, to y.
 size_t keep_finite(const float* x, size_t n, float* y) {
@@ -90,46 +49,89 @@ void for_each_index(const Kernels& kernels, const Tensor& x, size_t begin, size_
   });
 }
 
-// Straight into the histogram: for few elements, tables would cost more than the waits.
-size_t count_directly(const Kernels& kernels, const Tensor& x, const Binning& binning,
-                      bool all_finite, int64_t* counts) {
+// The elements [begin, end), but for the zeros, whose number is returned.
+size_t count_range(const Kernels& kernels, const Tensor& x, size_t begin, size_t end,
+                   const Binning& binning, bool all_finite, Tables& tables) {
   size_t zeros = 0;
-  for_each_index(kernels, x, 0, x.size, binning, all_finite,
+  for_each_index(kernels, x, begin, end, binning, all_finite,
                  [&](const uint16_t* index, size_t n, size_t left_out) {
-                   for (size_t i = 0; i < n; ++i) ++counts[index[i]];
+                   tables.add(index, n);
                    zeros += left_out;
                  });
   return zeros;
 }
 
-size_t count_in_tables(const Machine& machine, const Tensor& x, const Binning& binning,
-                       bool all_finite, int64_t* counts) {
+size_t count_tasks(const Machine& machine, const Tensor& x, const Binning& binning, bool all_finite,
+                   int64_t* counts) {
   size_t zeros = 0;
   std::mutex merging;
   parallel_for(machine.parallel, divide_up(x.size, kTask), [&](size_t task) {
     static thread_local Tables tables;
-    tables.reset(static_cast<size_t>(binning.bins));
-    size_t task_zeros = 0;
+    tables.resize(static_cast<size_t>(binning.bins));
     const size_t first = task * kTask, last = std::min(x.size, first + kTask);
-    for_each_index(machine.kernels, x, first, last, binning, all_finite,
-                   [&](const uint16_t* index, size_t n, size_t left_out) {
-                     tables.add(index, n);
-                     task_zeros += left_out;
-                   });
+    const size_t found = count_range(machine.kernels, x, first, last, binning, all_finite, tables);
     const std::lock_guard<std::mutex> lock(merging);
     tables.drain(counts);
-    zeros += task_zeros;
+    zeros += found;
   });
   return zeros;
 }
 
 }  // namespace
 
+void Tables::resize(size_t bins) {
+  if (bins == bins_) return;
+  bins_ = bins;
+  stride_ = bins + 32;  // tables a multiple of 4 KiB apart would fight for the same cache sets
+  counts_.assign(kTables * stride_, 0);
+}
+
+bool Tables::has_room(size_t n) const { return most_ + most_in_counter(n) <= kMostInCounter; }
+
+// Four indices are read at once: loads are as scarce as stores here.
+void Tables::add(const uint16_t* index, size_t n) {
+  uint16_t* const a = counts_.data();
+  uint16_t* const b = a + stride_;
+  uint16_t* const c = b + stride_;
+  uint16_t* const d = c + stride_;
+  size_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    uint64_t four;
+    std::memcpy(&four, index + i, sizeof four);
+    ++a[four & 0xffff];
+    ++b[four >> 16 & 0xffff];
+    ++c[four >> 32 & 0xffff];
+    ++d[four >> 48];
+  }
+  for (; i < n; ++i) ++a[index[i]];
+  most_ += most_in_counter(n);
+}
+
+void Tables::drain(int64_t* into) {
+  if (most_ == 0) return;
+  const uint16_t* const a = counts_.data();
+  const uint16_t* const b = a + stride_;
+  const uint16_t* const c = b + stride_;
+  const uint16_t* const d = c + stride_;
+  const size_t bins = bins_;  // a local: `into` might alias a member
+  for (size_t i = 0; i < bins; ++i) {
+    const uint32_t sum = uint32_t{a[i]} + b[i] + c[i] + d[i];
+    into[i] += sum;
+  }
+  std::fill(counts_.begin(), counts_.end(), uint16_t{0});
+  most_ = 0;
+}
+
 void count(const Machine& machine, const Tensor& x, const Binning& binning, bool all_finite,
-           int64_t* counts) {
-  const bool few = x.size < static_cast<size_t>(binning.bins) / 2;
-  const size_t zeros = few ? count_directly(machine.kernels, x, binning, all_finite, counts)
-                           : count_in_tables(machine, x, binning, all_finite, counts);
+           Tables& pending, int64_t* counts) {
+  size_t zeros = 0;
+  if (x.size > kTask) {
+    zeros = count_tasks(machine, x, binning, all_finite, counts);
+  } else {
+    pending.resize(static_cast<size_t>(binning.bins));
+    if (!pending.has_room(x.size)) pending.drain(counts);
+    zeros = count_range(machine.kernels, x, 0, x.size, binning, all_finite, pending);
+  }
   if (zeros == 0) return;  // and zero need not lie in the binned range
   const int bin = static_cast<int>((0.0 - binning.lo) / binning.step);
   counts[std::min(bin, binning.bins - 1)] += static_cast<int64_t>(zeros);

@@ -187,17 +187,21 @@ void Observer::update_histogram(const Config& config, const Machine& machine, co
   if (s.histogram.empty()) {
     s.histogram.assign(static_cast<size_t>(config.bins), 0);
   } else if (lo != s.histogram_min || hi != s.histogram_max) {
+    settle();
     rebin(s.histogram, s.histogram_min, s.histogram_max, lo, hi);
   }
   s.histogram_min = lo;
   s.histogram_max = hi;
   const Binning binning = make_binning(lo, hi, static_cast<int>(config.bins));
-  count(machine, x, binning, batch.all_finite(), s.histogram.data());
+  count(machine, x, binning, batch.all_finite(), pending_, s.histogram.data());
 }
+
+void Observer::settle() { pending_.drain(state_.histogram.data()); }
 
 bool Observer::read(Config* config, State* state) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!seen_) return false;
+  settle();
   *config = config_;
   *state = state_;
   return true;
@@ -218,6 +222,7 @@ void Observer::load(const Config& config, const State& state) {
   seen_ = true;
   config_ = config;
   state_ = state;
+  pending_ = {};
 }
 
 void Observer::clear() {
@@ -225,6 +230,7 @@ void Observer::clear() {
   seen_ = false;
   config_ = Config();
   state_ = State();
+  pending_ = {};
   gram_ = {};
 }
 

@@ -73,6 +73,7 @@ class Observer {
   void clear();
 
  private:
+  void settle();  // pending_ into the histogram
   void check_locked(const Config& config) const;
   Layout layout(const Config& config, const Tensor& x) const;
   void update_channels(const Config& config);
@@ -85,6 +86,7 @@ class Observer {
   bool seen_ = false;
   Config config_;
   State state_;
+  Tables pending_;                            // of the histogram, in the same bins
   std::vector<float> batch_min_, batch_max_;  // per channel, of the current batch
   std::vector<double> gram_;                  // the upper triangle of X^T X, [columns][columns]
 };

@@ -7,11 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "../parallel.h"
 #include "observe.h"
 
 namespace lucid_fx::observe {
+
+constexpr size_t kTables = 4;
 
 enum class ElementType { kFloat32, kFloat16, kFloat64 };
 
@@ -53,9 +56,25 @@ Summary summarize(const Machine& machine, const Tensor& x);
 Summary summarize_channels(const Machine& machine, const Tensor& x, const Layout& layout,
                            float* min, float* max);
 
-// Adds the finite elements of x, all of which must lie in the binned range, to `counts`.
+// Counts of elements that are not in a histogram yet: adding them up after each small tensor would
+// cost as much as counting it.
+class Tables {
+ public:
+  void resize(size_t bins);  // they are empty where that changes it
+  bool has_room(size_t n) const;
+  void add(const uint16_t* index, size_t n);
+  void drain(int64_t* into);  // [bins]
+
+ private:
+  std::vector<uint16_t> counts_;  // [kTables][stride_]
+  size_t bins_ = 0, stride_ = 0;
+  size_t most_ = 0;  // no counter is above
+};
+
+// Adds the finite elements of x, all of which must lie in the binned range, to `pending` and
+// `counts` together.
 void count(const Machine& machine, const Tensor& x, const Binning& binning, bool all_finite,
-           int64_t* counts);
+           Tables& pending, int64_t* counts);
 
 // Adds X^T X to the upper triangle of gram[columns][columns], X being x as rows of `columns`. What
 // is not finite counts as zero.

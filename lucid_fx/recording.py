@@ -1,0 +1,73 @@
+"""Runs calibration samples through a prepared model; small ones side by side."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Generator, Iterable, Iterator
+
+import numpy as np
+
+from lucid_fx.graph_module import Feed
+from lucid_fx.native.library import load
+from lucid_fx.native.observers import SampleOrder
+from lucid_fx.prepared import PreparedModule
+from lucid_fx.runtime.side_by_side import cores, side_by_side
+
+SMALL_BYTES, MOST_AT_ONCE = 8 * 2**20, 4
+"""Samples whose observed values are no bigger than this run side by side, at most so many: one
+thread for each is faster than threads that share the work of one, and the memory is bounded."""
+
+
+def record(prepared: PreparedModule, feeds: Iterable[Feed]) -> Generator[int]:
+    """Run samples in order, so that the statistics are the same however many run at a time.
+
+    Yields:
+        How many are done: now and then, and at the end.
+    """
+    remaining = iter(feeds)
+    for number, feed in enumerate(remaining):
+        if number < 2 and may_run_side_by_side(prepared, feed):
+            together = _record_side_by_side(prepared, itertools.chain([feed], remaining))
+            yield from (number + done for done in together)
+            return
+        prepared._run(feed)
+        yield number + 1
+
+
+def may_run_side_by_side(prepared: PreparedModule, feed: Feed) -> bool:
+    """Whether samples like this one are small, and every observer is one tap that sees each once.
+
+    What a sample holds is told by its shapes, or by the samples before: False without any.
+    """
+    if not prepared.taps_once or not all(isinstance(x, np.ndarray) for x in feed.values()):
+        return False
+    shapes = [prepared.shapes.get(value) for value in prepared.observers]
+    elements = sum(math.prod(shape) for shape in shapes if shape is not None)
+    if None in shapes:
+        elements = sum(state.max_elements for state in prepared.states().values())
+    size = elements * np.dtype(np.float32).itemsize + sum(x.nbytes for x in feed.values())
+    return elements > 0 and size <= SMALL_BYTES
+
+
+def _record_side_by_side(prepared: PreparedModule, feeds: Iterable[Feed]) -> Iterator[int]:
+    library = load()
+    assert library is not None
+    order, session = SampleOrder(library), prepared.session_of_one_thread()
+    finished = itertools.count()  # `next` of it is one step for every thread
+
+    def run(number: int, feed: Feed) -> None:
+        order.begin(number)
+        session.run(feed)
+        next(finished)
+
+    def drawn() -> Iterator[Feed]:
+        for feed in feeds:
+            prepared.keep(feed)
+            yield {name: array.copy() for name, array in feed.items()}  # its arrays may be reused
+
+    try:
+        yield from side_by_side(drawn(), run, order.give_up, min(cores(), MOST_AT_ONCE))
+    finally:
+        order.leave()
+        prepared.samples += next(finished)
