@@ -447,7 +447,7 @@ def test_counts_of_small_batches_survive_reading_growing_and_any_number(
 ) -> None:
     """They wait in 16-bit counters; 70,000 of one value do not fit any of these."""
     first = np.linspace(0, 2, 50, dtype=np.float32)
-    batches = [first] + [np.full(size, 1.5, np.float32)] * (70_000 // size + 1)
+    batches = [first] + [np.full(size, 1.5, np.float32)] * (70_000 // size + 2)
     batches[9] = np.full(size, 2.5, np.float32)  # the range grows
     seen = 0
     for at, batch in enumerate(batches):
