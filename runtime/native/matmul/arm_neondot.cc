@@ -12,6 +12,7 @@ namespace {
 
 struct NeonDot {
   static constexpr int kRows = 4, kParts = 4;
+  static constexpr bool kSideBySide = false;
   using Codes = uint8x16_t;
   using Sums = int32x4_t;
   using Floats = float32x4_t;

@@ -34,6 +34,7 @@ namespace lucid_fx::matmul {
 
 constexpr size_t kPanel = 16;      // columns
 constexpr size_t kMaxRows = 8;     // of A, in a tile
+constexpr int kSide = 4;           // panels that one row takes side by side
 constexpr size_t kMaxBlock = 256;  // rows of W under one scale
 constexpr int64_t kLayoutVersion = 1;
 
@@ -94,6 +95,9 @@ struct Kernels {
   void (*quantize_rows)(const Layout& layout, const FloatRows& from, const QuantizedRows& to);
   // One tile times one panel, over the panel's blocks.
   void (*tile)(const Layout& layout, const QuantizedRows& a, const Panel& w, const Target& to);
+  // One row times kSide whole panels that follow each other, `w` being the first; null where that
+  // is no faster than one after the other.
+  void (*row)(const Layout& layout, const QuantizedRows& a, const Panel& w, const Target& to);
   void (*float_tile)(const Layout& layout, const FloatRows& a, const Panel& w, const Target& to);
   void (*from_half)(const uint16_t* x, size_t n, float* y);
   void (*to_half)(const float* x, size_t n, uint16_t* y);  // ties to even

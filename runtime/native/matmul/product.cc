@@ -128,6 +128,12 @@ struct Ahead {
   int shift = 0;
 };
 
+// How many panels a task takes, in whole groups.
+size_t task_panels(const Layout& layout, size_t group) {
+  const size_t smallest = ceil_div(kSmallestTask, std::max<size_t>(1, layout.panel_bytes));
+  return ceil_div(std::max(ceil_div(layout.panels, kTasks), smallest), group) * group;
+}
+
 template <class Rows>
 using TileKernel = void (*)(const Layout&, const Rows&, const Panel&, const Target&);
 
@@ -192,9 +198,7 @@ void multiply_tiles(const Weights& weights, const Parallel& parallel, TileKernel
   const size_t stretch = ceil_div(layout.blocks, ceil_div(layout.blocks, most));
   const size_t group =
       std::max<size_t>(1, kGroupBytes / (stretch * layout.block * tiles.height * row_bytes));
-  const size_t smallest = ceil_div(kSmallestTask, std::max<size_t>(1, layout.panel_bytes));
-  const size_t panels = std::max(ceil_div(layout.panels, kTasks), smallest);
-  const size_t share = count == 1 ? panels : ceil_div(panels, kGroupPanels) * kGroupPanels;
+  const size_t share = task_panels(layout, count == 1 ? 1 : kGroupPanels);
 
   for (size_t first = 0; first < count; first += group) {
     const auto work = [&](size_t i) {
@@ -206,6 +210,28 @@ void multiply_tiles(const Weights& weights, const Parallel& parallel, TileKernel
     };
     parallel_for(parallel, ceil_div(layout.panels, share), work);
   }
+}
+
+// One row: whole panels side by side, what is left at the end of W one by one.
+void multiply_row(const Weights& weights, const Kernels& kernels, const Parallel& parallel,
+                  const QuantizedTiles& tiles, float* y) {
+  const Layout& layout = weights.layout;
+  const QuantizedRows row = tiles.at(0, 0);
+  const size_t share = task_panels(layout, kSide);
+  const auto work = [&](size_t i) {
+    const size_t end = std::min(layout.panels, (i + 1) * share);
+    for (size_t p = i * share; p < end; p += kSide) {
+      if ((p + kSide) * kPanel > layout.n) {
+        multiply_group<QuantizedRows>(weights, kernels.tile, tiles, layout.blocks, p, end, 0, 1, y);
+        continue;
+      }
+      float bias[kSide][kPanel];
+      for (size_t s = 0; s < kSide; ++s) read_bias(weights, p + s, bias[s]);
+      const Panel panel = read_panel(weights, p, 0, layout.blocks);
+      kernels.row(layout, row, panel, {y + p * kPanel, layout.n, bias[0], 0});
+    }
+  };
+  parallel_for(parallel, ceil_div(layout.panels, share), work);
 }
 
 }  // namespace
@@ -260,6 +286,9 @@ void multiply(const Weights& weights, Compute compute, const Kernels& kernels,
   const Layout& layout = weights.layout;
   if (compute == Compute::kInt8) {
     const QuantizedTiles tiles(layout, kernels, parallel, a, m);
+    if (m == 1 && kernels.row != nullptr) {
+      return multiply_row(weights, kernels, parallel, tiles, y);
+    }
     multiply_tiles<QuantizedRows>(weights, parallel, kernels.tile, tiles, sizeof(int8_t), y);
   } else {
     const FloatTiles tiles(layout, kernels, a, m);

@@ -9,6 +9,7 @@ namespace {
 
 struct Scalar {
   static constexpr int kRows = 1, kParts = kPanel;
+  static constexpr bool kSideBySide = false;
   using Codes = const uint8_t*;
   using Sums = int32_t;
   using Floats = float;

@@ -10,6 +10,7 @@ namespace {
 
 struct Avx512Vnni {
   static constexpr int kRows = 8, kParts = 1;
+  static constexpr bool kSideBySide = true;
   using Codes = __m512i;
   using Sums = __m512i;
   using Floats = __m512;
