@@ -102,15 +102,16 @@ class GraphModule:
         else:
             given = self._by_position((args,))
         given.update(kwargs or {})
+        inputs = {value.name or "": value for value in self.model.graph.inputs}
         for name in given:
-            if name not in self.input_names:
+            if name not in inputs:
                 raise DataError(
-                    f"the model has no input {name!r}", hint=near_matches(name, self.input_names)
+                    f"the model has no input {name!r}", hint=near_matches(name, list(inputs))
                 )
-        missing = [name for name in self.input_names if name not in given]
+        missing = [name for name in inputs if name not in given]
         if missing:
             raise DataError(f"no value is given for input {missing[0]!r}")
-        return {v.name or "": _fitting(v, given[v.name]) for v in self.model.graph.inputs}
+        return {name: _fitting(value, given[name]) for name, value in inputs.items()}
 
     def _by_position(self, args: Sequence[Any]) -> dict[str, Any]:
         if len(args) > len(self.input_names):

@@ -38,6 +38,7 @@ from lucid_fx.statistics import (
     site_factors,
     value_grids,
 )
+from lucid_fx.tapped_session import open_tapped
 from lucid_fx.target import Target
 
 _IDS = itertools.count()
@@ -174,10 +175,16 @@ class PreparedModule(GraphModule):
         """Whether native observers see every value exactly once a sample: none is in a body."""
         return self._taps_once and not self._python_values
 
+    def session(self) -> Session:
+        """The session of the model with its observers, opened at first use."""
+        if self._session is None:
+            self._session = open_tapped(self.model)
+        return self._session
+
     def session_of_one_thread(self) -> Session:
-        """A session for samples that run side by side, opened at first use."""
+        """The same, for samples that run side by side."""
         if self._single is None:
-            self._single = Session(self.model, threads=1)
+            self._single = open_tapped(self.model, threads=1)
         return self._single
 
     def _run(self, feed: Feed) -> list[Any]:
@@ -199,16 +206,17 @@ class PreparedModule(GraphModule):
             self._kept_bytes += size
             self.kept.append({name: array.copy() for name, array in feed.items()})
 
-    def states(self) -> dict[str, ObserverState]:
-        """What the native observers saw, by value."""
+    def states(self, *, arrays: bool = True) -> dict[str, ObserverState]:
+        """What the native observers saw, by value; see `NativeObservers.state`."""
         if self.native is None:
             return {}
-        found = {v: self.native.state(self.prefix + v) for v in self._native_values()}
+        native, values = self.native, self._native_values()
+        found = {v: native.state(self.prefix + v, arrays=arrays) for v in values}
         return {value: state for value, state in found.items() if state is not None}
 
     def _counts(self) -> dict[str, ObserverState]:
         """What passed by every observer, native and in Python: elements, NaN, infinities."""
-        return self.states() | self._python.counts()
+        return self.states(arrays=False) | self._python.counts()
 
     def reset(self) -> None:
         """Forget all statistics."""

@@ -45,7 +45,7 @@ def may_run_side_by_side(prepared: PreparedModule, feed: Feed) -> bool:
     shapes = [prepared.shapes.get(value) for value in prepared.observers]
     elements = sum(math.prod(shape) for shape in shapes if shape is not None)
     if None in shapes:
-        elements = sum(state.max_elements for state in prepared.states().values())
+        elements = sum(state.max_elements for state in prepared.states(arrays=False).values())
     size = elements * np.dtype(np.float32).itemsize + sum(x.nbytes for x in feed.values())
     return elements > 0 and size <= SMALL_BYTES
 

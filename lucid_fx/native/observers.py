@@ -112,7 +112,7 @@ class SampleOrder:
     """
 
     def __init__(self, library: NativeLibrary) -> None:
-        self._functions = library.bind(_order_signatures())
+        self._functions = library.bind(_order_signatures(), instant=True)
         self._order = self._functions.lfx_order_new()
 
     def begin(self, sample: int) -> None:
@@ -183,8 +183,13 @@ class NativeObservers:
             tensor=key,
         )
 
-    def state(self, key: str) -> ObserverState | None:
-        """Return what the observer has recorded; None when no batch reached this key."""
+    def state(self, key: str, *, arrays: bool = True) -> ObserverState | None:
+        """Return what the observer has recorded; None when no batch reached this key.
+
+        Args:
+            key: the observer's.
+            arrays: False leaves ranges per channel and the histogram out.
+        """
         raw = _State()
         self._library.check(
             self._functions.lfx_observer_read(key.encode(), ctypes.byref(raw), *(None,) * 3),
@@ -192,12 +197,14 @@ class NativeObservers:
         )
         if raw.kind is None:
             return None
-        low, high = np.empty((2, raw.channels), np.float32)
-        counts = np.empty(raw.bins, np.int64)
-        buffers = (low.ctypes.data, high.ctypes.data, counts.ctypes.data)
-        self._library.check(
-            self._functions.lfx_observer_read(key.encode(), ctypes.byref(raw), *buffers), tensor=key
-        )
+        low, high = np.empty((2, raw.channels if arrays else 0), np.float32)
+        counts = np.empty(raw.bins if arrays else 0, np.int64)
+        if low.size or counts.size:
+            buffers = (low.ctypes.data, high.ctypes.data, counts.ctypes.data)
+            self._library.check(
+                self._functions.lfx_observer_read(key.encode(), ctypes.byref(raw), *buffers),
+                tensor=key,
+            )
         averaged = raw.kind == b"moving_average"
         return ObserverState(
             kind=raw.kind.decode(),
@@ -208,9 +215,9 @@ class NativeObservers:
             inf_count=raw.inf_count,
             min_val=raw.average_min if averaged else raw.overall_min,
             max_val=raw.average_max if averaged else raw.overall_max,
-            channel_min=low if raw.channels else None,
-            channel_max=high if raw.channels else None,
-            histogram=counts if raw.bins else None,
+            channel_min=low if low.size else None,
+            channel_max=high if low.size else None,
+            histogram=counts if counts.size else None,
             histogram_min=raw.histogram_min,
             histogram_max=raw.histogram_max,
             overall_min=raw.overall_min,

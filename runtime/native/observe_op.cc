@@ -4,7 +4,6 @@
 #include <string>
 
 #include "observe/registry.h"
-#include "observe/turns.h"
 #include "ort_kernel.h"
 
 namespace lucid_fx {
@@ -34,12 +33,10 @@ class ObserveKernel {
     observer_->check(config_);
   }
 
-  void compute(ort::KernelContext* context) {
+  void compute(ort::KernelContext* context) const {
     const ort::TensorView x = ort::input(context, 0);
     const Tensor tensor{x.data, type_, x.dims.data(), x.dims.size(), x.size()};
-    turnstile_.enter();
     observer_->update(config_, {*kernels_, ort::SessionThreads(context)}, tensor);
-    turnstile_.leave();
     ort::output(context, {0});
   }
 
@@ -48,7 +45,6 @@ class ObserveKernel {
   const Config config_;
   const std::shared_ptr<observe::Observer> observer_;
   const observe::Kernels* const kernels_ = observe::find_kernels();
-  observe::Turnstile turnstile_;
 };
 
 ort::Status* infer_shape(const ort::CustomOp*, ort::ShapeInferContext* context) {
@@ -77,7 +73,7 @@ ort::CustomOp make_op() {
     return ort::guarded([&] { *kernel = new ObserveKernel(info, type); });
   };
   op.KernelComputeV2 = [](void* kernel, ort::KernelContext* context) {
-    return ort::guarded([&] { static_cast<ObserveKernel*>(kernel)->compute(context); });
+    return ort::guarded([&] { static_cast<const ObserveKernel*>(kernel)->compute(context); });
   };
   op.KernelDestroy = [](void* kernel) { delete static_cast<ObserveKernel*>(kernel); };
   return op;

@@ -12,7 +12,7 @@ import pytest
 from small_models import FASHION, Feed, branch, branch_feeds, fashion, warned
 
 import lucid_fx
-from lucid_fx import PreparedModule, recording
+from lucid_fx import PreparedModule, recording, tapped_session
 from lucid_fx.errors import CalibrationError, DataError, ModelError
 from lucid_fx.quantization import (
     HistogramObserver,
@@ -26,6 +26,7 @@ from lucid_fx.quantization import (
     per_tensor_affine,
     quint8,
 )
+from lucid_fx.runtime.session import Session
 
 MINMAX = QConfig(MinMaxObserver, PerChannelMinMaxObserver)
 
@@ -65,6 +66,15 @@ def with_nan(where: int) -> list[Feed]:
     return samples
 
 
+def same_states(one: PreparedModule, other: PreparedModule) -> None:
+    assert one.states().keys() == other.states().keys()
+    for value, state in one.states().items():
+        twin = other.states()[value]
+        for field in dataclasses.fields(state):
+            mine, its = getattr(state, field.name), getattr(twin, field.name)
+            np.testing.assert_array_equal(mine, its, err_msg=f"{value} {field.name}")
+
+
 def test_a_prepared_model_computes_what_the_float_model_does() -> None:
     image = fashion(1)[0]["image"]
     np.testing.assert_allclose(
@@ -100,14 +110,38 @@ def test_samples_side_by_side_give_the_bits_of_one_after_the_other(
     lucid_fx.calibrate(alone, samples)
     assert (together._single is None, alone._single is None) == (together.native is None, True)
     assert alone.samples == together.samples == 40
-    for value, state in alone.states().items():
-        twin = together.states()[value]
-        for field in dataclasses.fields(state):
-            mine, other = getattr(state, field.name), getattr(twin, field.name)
-            np.testing.assert_array_equal(mine, other, err_msg=f"{value} {field.name}")
+    same_states(alone, together)
     for mine, other in zip(alone.kept, together.kept, strict=True):
         np.testing.assert_array_equal(mine["image"], other["image"])
     assert grids(alone) == grids(together)
+
+
+@pytest.mark.parametrize("observer", [MovingAverageMinMaxObserver, HistogramObserver])
+def test_observers_of_blocked_layouts_see_what_those_of_the_usual_one_see(observer: type) -> None:
+    recipe = QConfig(observer, PerChannelMinMaxObserver)
+    blocked, usual = prepared(recipe), prepared(recipe)
+    usual._session = Session(usual.model)
+    for sample in fashion(5):
+        np.testing.assert_array_equal(blocked(sample["image"]), usual(sample["image"]))
+    same_states(blocked, usual)
+
+
+@pytest.mark.parametrize("weights", [2**28, 0])
+def test_a_graph_that_onnxruntime_does_not_take_back_is_run_as_it_was(
+    weights: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(model: Any, *, optimize: bool = True, **options: Any) -> Session:
+        opened.append(optimize)
+        if not optimize:
+            raise ModelError("no kernel")
+        return Session(model, **options)
+
+    opened: list[bool] = []
+    monkeypatch.setattr(tapped_session, "Session", refusing)
+    monkeypatch.setattr(tapped_session, "MOST_WEIGHTS", weights)
+    module, feed = prepared(), fashion(1)[0]
+    np.testing.assert_array_equal(module(feed["image"]), Session(module.model).run(feed)[0])
+    assert opened in ([True], [True, False, True][: 3 if weights else 1])
 
 
 def test_a_source_may_fill_its_array_anew() -> None:

@@ -13,6 +13,7 @@
 namespace lucid_fx::observe {
 namespace {
 
+constexpr size_t kMostThreads = 4;
 constexpr size_t kMostInCounter = 65535;
 
 // At most so many of n elements, added block by block, are in one counter.
@@ -49,32 +50,21 @@ void for_each_index(const Kernels& kernels, const Tensor& x, size_t begin, size_
   });
 }
 
-// The elements [begin, end), but for the zeros, whose number is returned.
-size_t count_range(const Kernels& kernels, const Tensor& x, size_t begin, size_t end,
-                   const Binning& binning, bool all_finite, Tables& tables) {
+// The bin of zero, which need not lie in the binned range unless there is one.
+size_t zero_bin(const Binning& binning) {
+  const int bin = static_cast<int>((0.0 - binning.lo) / binning.step);
+  return static_cast<size_t>(std::min(bin, binning.bins - 1));
+}
+
+void count_task(const Kernels& kernels, const Tensor& x, size_t begin, size_t end,
+                const Binning& binning, bool all_finite, Tables& tables) {
   size_t zeros = 0;
   for_each_index(kernels, x, begin, end, binning, all_finite,
                  [&](const uint16_t* index, size_t n, size_t left_out) {
                    tables.add(index, n);
                    zeros += left_out;
                  });
-  return zeros;
-}
-
-size_t count_tasks(const Machine& machine, const Tensor& x, const Binning& binning, bool all_finite,
-                   int64_t* counts) {
-  size_t zeros = 0;
-  std::mutex merging;
-  parallel_for(machine.parallel, divide_up(x.size, kTask), [&](size_t task) {
-    static thread_local Tables tables;
-    tables.resize(static_cast<size_t>(binning.bins));
-    const size_t first = task * kTask, last = std::min(x.size, first + kTask);
-    const size_t found = count_range(machine.kernels, x, first, last, binning, all_finite, tables);
-    const std::lock_guard<std::mutex> lock(merging);
-    tables.drain(counts);
-    zeros += found;
-  });
-  return zeros;
+  if (zeros != 0) tables.add_zeros(zero_bin(binning), zeros);
 }
 
 }  // namespace
@@ -107,7 +97,14 @@ void Tables::add(const uint16_t* index, size_t n) {
   most_ += most_in_counter(n);
 }
 
+void Tables::add_zeros(size_t bin, size_t n) {
+  zero_bin_ = bin;
+  zeros_ += n;
+}
+
 void Tables::drain(int64_t* into) {
+  if (zeros_ != 0) into[zero_bin_] += static_cast<int64_t>(zeros_);
+  zeros_ = 0;
   if (most_ == 0) return;
   const uint16_t* const a = counts_.data();
   const uint16_t* const b = a + stride_;
@@ -122,19 +119,39 @@ void Tables::drain(int64_t* into) {
   most_ = 0;
 }
 
+Tables& PendingCounts::of_this_thread(int64_t* counts) {
+  const std::thread::id me = std::this_thread::get_id();
+  for (Slot& slot : slots_) {
+    if (slot.owner == me) return slot.tables;
+  }
+  if (slots_.size() < kMostThreads) return slots_.emplace_back(Slot{me, {}}).tables;
+  Slot& slot = slots_[next_++ % kMostThreads];
+  slot.tables.drain(counts);
+  slot.owner = me;
+  return slot.tables;
+}
+
+void PendingCounts::drain(int64_t* counts) {
+  for (Slot& slot : slots_) slot.tables.drain(counts);
+}
+
 void count(const Machine& machine, const Tensor& x, const Binning& binning, bool all_finite,
            Tables& pending, int64_t* counts) {
-  size_t zeros = 0;
-  if (x.size > kTask) {
-    zeros = count_tasks(machine, x, binning, all_finite, counts);
-  } else {
-    pending.resize(static_cast<size_t>(binning.bins));
+  const size_t bins = static_cast<size_t>(binning.bins);
+  if (x.size <= kTask) {
+    pending.resize(bins);
     if (!pending.has_room(x.size)) pending.drain(counts);
-    zeros = count_range(machine.kernels, x, 0, x.size, binning, all_finite, pending);
+    return count_task(machine.kernels, x, 0, x.size, binning, all_finite, pending);
   }
-  if (zeros == 0) return;  // and zero need not lie in the binned range
-  const int bin = static_cast<int>((0.0 - binning.lo) / binning.step);
-  counts[std::min(bin, binning.bins - 1)] += static_cast<int64_t>(zeros);
+  std::mutex merging;
+  parallel_for(machine.parallel, divide_up(x.size, kTask), [&](size_t task) {
+    static thread_local Tables tables;
+    tables.resize(bins);
+    const size_t first = task * kTask, last = std::min(x.size, first + kTask);
+    count_task(machine.kernels, x, first, last, binning, all_finite, tables);
+    const std::lock_guard<std::mutex> lock(merging);
+    tables.drain(counts);
+  });
 }
 
 }  // namespace lucid_fx::observe

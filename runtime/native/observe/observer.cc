@@ -118,7 +118,12 @@ Layout Observer::layout(const Config& config, const Tensor& x) const {
 }
 
 void Observer::update(const Config& config, const Machine& machine, const Tensor& x) {
-  if (x.size == 0) return;
+  turnstile_.enter();
+  if (x.size != 0) record(config, machine, x);
+  turnstile_.leave();
+}
+
+void Observer::record(const Config& config, const Machine& machine, const Tensor& x) {
   const std::lock_guard<std::mutex> lock(mutex_);
   check_locked(config);
   Summary batch;
@@ -139,8 +144,10 @@ void Observer::update(const Config& config, const Machine& machine, const Tensor
       update_gram(machine, x);
     }
   }
-  seen_ = true;
-  config_ = config;
+  if (!seen_) {
+    seen_ = true;
+    config_ = config;
+  }
   ++state_.batches;
   state_.elements += static_cast<int64_t>(x.size);
   state_.max_elements = std::max(state_.max_elements, static_cast<int64_t>(x.size));
@@ -187,21 +194,20 @@ void Observer::update_histogram(const Config& config, const Machine& machine, co
   if (s.histogram.empty()) {
     s.histogram.assign(static_cast<size_t>(config.bins), 0);
   } else if (lo != s.histogram_min || hi != s.histogram_max) {
-    settle();
+    pending_.drain(s.histogram.data());
     rebin(s.histogram, s.histogram_min, s.histogram_max, lo, hi);
   }
   s.histogram_min = lo;
   s.histogram_max = hi;
   const Binning binning = make_binning(lo, hi, static_cast<int>(config.bins));
-  count(machine, x, binning, batch.all_finite(), pending_, s.histogram.data());
+  count(machine, x, binning, batch.all_finite(), pending_.of_this_thread(s.histogram.data()),
+        s.histogram.data());
 }
-
-void Observer::settle() { pending_.drain(state_.histogram.data()); }
 
 bool Observer::read(Config* config, State* state) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!seen_) return false;
-  settle();
+  pending_.drain(state_.histogram.data());
   *config = config_;
   *state = state_;
   return true;

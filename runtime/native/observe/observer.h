@@ -8,6 +8,7 @@
 
 #include "../invalid_argument.h"
 #include "passes.h"
+#include "turns.h"
 
 namespace lucid_fx::observe {
 
@@ -34,7 +35,8 @@ struct Config {
   bool operator==(const Config& other) const;
 };
 
-struct State {
+// What every batch changes comes first and fills one cache line: threads in turn hand it on.
+struct alignas(kCacheLine) State {
   int64_t batches = 0;
   int64_t elements = 0;
   int64_t max_elements = 0;
@@ -46,12 +48,12 @@ struct State {
   // kMovingAverage
   float average_min = __builtin_inff();
   float average_max = -__builtin_inff();
-  // kPerChannel, kPerChannelMovingAverage; empty before the first batch
-  std::vector<float> channel_min, channel_max;
   // kHistogram; empty before the first finite element
-  std::vector<int64_t> histogram;
   float histogram_min = __builtin_inff();
   float histogram_max = -__builtin_inff();
+  std::vector<int64_t> histogram;
+  // kPerChannel, kPerChannelMovingAverage; empty before the first batch
+  std::vector<float> channel_min, channel_max;
   int64_t columns = 0;  // kGram
 };
 
@@ -62,7 +64,8 @@ class Observer {
   // Throws InvalidArgument when data was recorded under another configuration.
   void check(const Config& config);
 
-  // Records one batch; a tensor without elements is no batch. On an exception nothing is recorded.
+  // Records one batch, in its turn; a tensor without elements is no batch. On an exception nothing
+  // is recorded.
   void update(const Config& config, const Machine& machine, const Tensor& x);
 
   // False when nothing was recorded or loaded yet.
@@ -73,7 +76,7 @@ class Observer {
   void clear();
 
  private:
-  void settle();  // pending_ into the histogram
+  void record(const Config& config, const Machine& machine, const Tensor& x);
   void check_locked(const Config& config) const;
   Layout layout(const Config& config, const Tensor& x) const;
   void update_channels(const Config& config);
@@ -82,13 +85,14 @@ class Observer {
                         const Summary& batch);
 
   const std::string key_;
-  std::mutex mutex_;
   bool seen_ = false;
   Config config_;
-  State state_;
-  Tables pending_;                            // of the histogram, in the same bins
+  PendingCounts pending_;                     // of the histogram, in the same bins
   std::vector<float> batch_min_, batch_max_;  // per channel, of the current batch
   std::vector<double> gram_;                  // the upper triangle of X^T X, [columns][columns]
+  alignas(kCacheLine) std::mutex mutex_;      // with all else that changes at every batch
+  Turnstile turnstile_;
+  State state_;
 };
 
 }  // namespace lucid_fx::observe

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -15,6 +16,7 @@
 namespace lucid_fx::observe {
 
 constexpr size_t kTables = 4;
+constexpr size_t kCacheLine = 64;
 
 enum class ElementType { kFloat32, kFloat16, kFloat64 };
 
@@ -63,12 +65,29 @@ class Tables {
   void resize(size_t bins);  // they are empty where that changes it
   bool has_room(size_t n) const;
   void add(const uint16_t* index, size_t n);
+  void add_zeros(size_t bin, size_t n);
   void drain(int64_t* into);  // [bins]
 
  private:
   std::vector<uint16_t> counts_;  // [kTables][stride_]
   size_t bins_ = 0, stride_ = 0;
   size_t most_ = 0;  // no counter is above
+  size_t zeros_ = 0, zero_bin_ = 0;
+};
+
+// Tables for each of the threads that count in turn: those of one would move from core to core.
+class PendingCounts {
+ public:
+  Tables& of_this_thread(int64_t* counts);  // a thread too many takes another's, once drained
+  void drain(int64_t* counts);
+
+ private:
+  struct alignas(kCacheLine) Slot {
+    std::thread::id owner;
+    Tables tables;
+  };
+  std::vector<Slot> slots_;
+  size_t next_ = 0;  // to be taken over
 };
 
 // Adds the finite elements of x, all of which must lie in the binned range, to `pending` and

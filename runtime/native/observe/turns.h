@@ -1,5 +1,5 @@
-// Samples that run side by side, each in a thread of its own, pass every tap in their order: moving
-// averages and growing histograms depend on it.
+// Samples that run side by side, each in a thread of its own, pass every observer in their order:
+// moving averages and growing histograms depend on it.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ class Order {
   Order();
   // From here on the calling thread runs this sample. At most 2^32 of them.
   void begin(int64_t sample);
-  // No sample from this one on passes every tap any more: nobody may wait for it.
+  // No sample from this one on passes every observer any more: nobody may wait for it.
   void give_up(int64_t sample);
   // The calling thread runs no sample of any order.
   static void leave();
@@ -26,7 +26,7 @@ class Order {
   std::atomic<int64_t> given_up_;  // a ticket
 };
 
-// One tap of one session. A thread without a sample passes at any time.
+// Stands at every observer. A thread without a sample passes at any time.
 class Turnstile {
  public:
   // Waits until the sample before this thread's has left. Throws when that will not happen.
