@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
+from collections.abc import Iterator
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from lucid_fx.errors import CalibrationError, LucidFxWarning
 from lucid_fx.graph_module import Feed, GraphModule, clone_model
 from lucid_fx.ir.walk import nodes
 from lucid_fx.native.library import load, say_missing
-from lucid_fx.native.observers import NativeObservers, ObserverState
+from lucid_fx.native.observers import NativeObservers, ObserverState, SampleOrder
 from lucid_fx.passes.choose_integer_regions import Plan, real_values
 from lucid_fx.passes.equalization_sites import Site, find_sites
 from lucid_fx.passes.insert_observers import InsertObservers
@@ -93,6 +96,7 @@ class PreparedModule(GraphModule):
         self._python = PythonObserving(self.observers)
         self.samples, self.kept, self._kept_bytes = 0, list[Feed](), 0
         self._single: Session | None = None
+        self._ordering = Lock()
         super().__init__(self._observed_model())
 
     def _sites(self) -> list[Site]:
@@ -186,6 +190,18 @@ class PreparedModule(GraphModule):
         if self._single is None:
             self._single = open_tapped(self.model, threads=1)
         return self._single
+
+    @contextlib.contextmanager
+    def order_of_samples(self) -> Iterator[SampleOrder | None]:
+        """An order for samples that run side by side; None while another thread has one."""
+        library = load()
+        if library is None or not self._ordering.acquire(blocking=False):
+            yield None
+            return
+        try:
+            yield SampleOrder(library)
+        finally:
+            self._ordering.release()
 
     def _run(self, feed: Feed) -> list[Any]:
         results = self.session().run(feed)

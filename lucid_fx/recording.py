@@ -9,7 +9,6 @@ from collections.abc import Generator, Iterable, Iterator
 import numpy as np
 
 from lucid_fx.graph_module import Feed
-from lucid_fx.native.library import load
 from lucid_fx.native.observers import SampleOrder
 from lucid_fx.prepared import PreparedModule
 from lucid_fx.runtime.side_by_side import cores, side_by_side
@@ -28,9 +27,11 @@ def record(prepared: PreparedModule, feeds: Iterable[Feed]) -> Generator[int]:
     remaining = iter(feeds)
     for number, feed in enumerate(remaining):
         if number < 2 and may_run_side_by_side(prepared, feed):
-            together = _record_side_by_side(prepared, itertools.chain([feed], remaining))
-            yield from (number + done for done in together)
-            return
+            with prepared.order_of_samples() as order:
+                if order is not None:
+                    rest = itertools.chain([feed], remaining)
+                    yield from (number + done for done in _together(prepared, order, rest))
+                    return
         prepared._run(feed)
         yield number + 1
 
@@ -50,15 +51,13 @@ def may_run_side_by_side(prepared: PreparedModule, feed: Feed) -> bool:
     return elements > 0 and size <= SMALL_BYTES
 
 
-def _record_side_by_side(prepared: PreparedModule, feeds: Iterable[Feed]) -> Iterator[int]:
-    library = load()
-    assert library is not None
-    order, session = SampleOrder(library), prepared.session_of_one_thread()
+def _together(prepared: PreparedModule, order: SampleOrder, feeds: Iterable[Feed]) -> Iterator[int]:
+    session = prepared.session_of_one_thread()
     finished = itertools.count()  # `next` of it is one step for every thread
 
     def run(number: int, feed: Feed) -> None:
-        order.begin(number)
-        session.run(feed)
+        with order.turn(number):
+            session.run(feed)
         next(finished)
 
     def drawn() -> Iterator[Feed]:
@@ -69,5 +68,4 @@ def _record_side_by_side(prepared: PreparedModule, feeds: Iterable[Feed]) -> Ite
     try:
         yield from side_by_side(drawn(), run, order.give_up, min(cores(), MOST_AT_ONCE))
     finally:
-        order.leave()
         prepared.samples += next(finished)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,13 +117,14 @@ class SampleOrder:
         self._functions = library.bind(_order_signatures(), instant=True)
         self._order = self._functions.lfx_order_new()
 
-    def begin(self, sample: int) -> None:
-        """Say that this thread now runs a sample, numbered from 0."""
+    @contextlib.contextmanager
+    def turn(self, sample: int) -> Iterator[None]:
+        """Say that this thread runs a sample meanwhile, numbered from 0."""
         self._functions.lfx_order_begin(self._order, sample)
-
-    def leave(self) -> None:
-        """Say that this thread runs no sample of any order."""
-        self._functions.lfx_order_begin(None, 0)
+        try:
+            yield
+        finally:
+            self._functions.lfx_order_begin(None, 0)
 
     def give_up(self, sample: int) -> None:
         """Let the samples behind one that failed fail too, instead of waiting for it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,25 @@ def test_a_graph_that_onnxruntime_does_not_take_back_is_run_as_it_was(
     module, feed = prepared(), fashion(1)[0]
     np.testing.assert_array_equal(module(feed["image"]), Session(module.model).run(feed)[0])
     assert opened in ([True], [True, False, True][: 3 if weights else 1])
+
+
+def test_two_threads_may_calibrate_one_model() -> None:
+    module, samples = prepared(MINMAX), fashion(60)
+    with ThreadPoolExecutor(2) as pool:
+        halves = samples[:30], samples[30:]
+        list(pool.map(lambda half: lucid_fx.calibrate(module, half), halves, timeout=60))
+    assert module.samples == 60
+    assert grids(module) == grids(lucid_fx.calibrate(prepared(MINMAX), samples))
+
+
+def test_progress_may_calibrate_the_same_model_again() -> None:
+    def again(done: int, total: int | None) -> None:
+        if total == 5:
+            lucid_fx.calibrate(module, fashion(2), progress=again)
+
+    module = prepared(MINMAX)
+    lucid_fx.calibrate(module, fashion(5), progress=again)
+    assert module.samples == 15
 
 
 def test_a_source_may_fill_its_array_anew() -> None:

@@ -276,8 +276,8 @@ def test_samples_of_an_order_pass_a_tap_in_their_order() -> None:
     def runs(first: int) -> None:
         for i in range(first, 40, 4):
             time.sleep(0.002 * (3 - first))  # the later a sample, the earlier its thread
-            order.begin(i)
-            run(s, -batches[i])
+            with order.turn(i):
+                run(s, -batches[i])
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(runs, range(4)))
@@ -288,17 +288,18 @@ def test_samples_of_an_order_pass_a_tap_in_their_order() -> None:
 
 def test_samples_behind_one_that_was_given_up_fail() -> None:
     s, order = tapped(), SampleOrder(LIBRARY)
+
+    def sample(number: int) -> None:
+        with order.turn(number):
+            run(s, batch(3))
+
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(order.begin, 2).result()
-        waiting = pool.submit(run, s, batch(3))
-        order.begin(0)
-        run(s, batch(3))
+        waiting = pool.submit(sample, 2)
+        sample(0)
         order.give_up(1)
         with pytest.raises(Exception, match="an earlier sample failed"):
             waiting.result(timeout=10)
-    order.begin(1)
-    run(s, batch(3))  # itself it may go on
-    order.leave()
+    sample(1)  # itself it may go on
     assert state().batches == 2
 
 
