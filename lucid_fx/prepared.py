@@ -179,16 +179,10 @@ class PreparedModule(GraphModule):
         """Whether native observers see every value exactly once a sample: none is in a body."""
         return self._taps_once and not self._python_values
 
-    def session(self) -> Session:
-        """The session of the model with its observers, opened at first use."""
-        if self._session is None:
-            self._session = open_tapped(self.model)
-        return self._session
-
     def session_of_one_thread(self) -> Session:
-        """The same, for samples that run side by side."""
+        """A session for samples that run side by side, opened at first use."""
         if self._single is None:
-            self._single = open_tapped(self.model, threads=1)
+            self._single = open_tapped(self.model)
         return self._single
 
     @contextlib.contextmanager

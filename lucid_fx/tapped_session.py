@@ -1,4 +1,4 @@
-"""Sessions of models with observers in them."""
+"""A session for small models with observers in them."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from lucid_fx.ir.walk import is_op, nodes
 from lucid_fx.passes.tap_blocked_layout import TapBlockedLayout
 from lucid_fx.runtime.session import Session
 
-MOST_WEIGHTS = 256 * 2**20
-"""Bytes of weights up to which a second look at the graph costs less than it saves."""
+MOST_WEIGHTS = 16 * 2**20
+"""Bytes of weights up to which opening a model twice takes little time and memory."""
 
 
-def open_tapped(model: ir.Model, *, threads: int = 0) -> Session:
-    """A session whose observers read the results of Convs as onnxruntime keeps them.
+def open_tapped(model: ir.Model) -> Session:
+    """A session of one thread whose observers read results of Convs as onnxruntime keeps them.
 
-    It puts a copy into the usual layout in front of every observer, which takes as long as the
-    observer or longer. So the graph that it made is looked at once, these are dropped, and it is
-    opened as it is then.
+    It puts a copy into the usual layout in front of every observer, which can take as long as the
+    observer itself. So the graph that it made is looked at, these are dropped, and it is opened
+    once more as it is then.
 
     Args:
         model: with taps in it.
-        threads: intra-op threads, 0 for onnxruntime's choice.
     """
     convolves = any(is_op(node, "Conv") for node in nodes(model))
     if not convolves or weight_bytes(model) > MOST_WEIGHTS:
-        return Session(model, threads=threads)
+        return Session(model, threads=1)
     with tempfile.TemporaryDirectory(prefix="lucid_fx.") as folder:
         path = Path(folder) / "optimised.onnx"
-        usual: Session | None = Session(model, threads=threads, optimized_path=path)
+        usual: Session | None = Session(model, threads=1, optimized_path=path)
         optimised = ir.load(path)
         if not TapBlockedLayout().run(optimised):
             assert usual is not None
             return usual
         usual = None  # its memory, before the next takes its own
         try:
-            return Session(optimised, threads=threads, optimize=False)
+            return Session(optimised, threads=1, optimize=False)
         except ModelError:  # not every graph that onnxruntime writes can it read again
-            return Session(model, threads=threads)
+            return Session(model, threads=1)
