@@ -9,9 +9,10 @@ from collections.abc import Generator, Iterable, Iterator
 import numpy as np
 
 from lucid_fx.graph_module import Feed
+from lucid_fx.native.library import cores
 from lucid_fx.native.observers import SampleOrder
 from lucid_fx.prepared import PreparedModule
-from lucid_fx.runtime.side_by_side import cores, side_by_side
+from lucid_fx.runtime.side_by_side import side_by_side
 
 SMALL_BYTES, MOST_AT_ONCE = 8 * 2**20, 4
 """Samples whose observed values are no bigger than this run side by side, at most so many: one

@@ -157,6 +157,12 @@ def say_missing() -> None:
     )
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
 def cpu_isa() -> str:
     """Return the best instruction set of this machine, with or without the library.
 

@@ -54,7 +54,7 @@ def ours(model: Any, feeds: list[Any], observer: str) -> Callable[[], None]:
     }[observer]
     qconfig = q.QConfig(chosen, q.PerChannelMinMaxObserver.with_args())
     prepared = lucid_fx.prepare_fx(model.path(), qconfig, feeds[0])
-    prepared.session()
+    lucid_fx.calibrate(prepared, feeds[:1])  # opens the session that it will use, and no other
 
     def run() -> None:
         lucid_fx.calibrate(prepared, feeds)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lucid_fx.runtime.side_by_side import cores, side_by_side
+from lucid_fx.native.library import cores
+from lucid_fx.runtime.side_by_side import side_by_side
 
 
 def never(number: int) -> None:

@@ -7,7 +7,6 @@ library, and takes small tensors, where a call would cost more than it saves.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucid_fx.native.block import NativeBlocks
-from lucid_fx.native.library import NativeLibrary, load, say_missing
+from lucid_fx.native.library import NativeLibrary, cores, load, say_missing
 from lucid_fx.quantization.block.layout import spread
 from lucid_fx.quantization.block.rounding import Encoder
 
@@ -157,12 +156,7 @@ def choose(elements: int, threads: int | None = None) -> Engine:
     if library is None:
         say_missing()
         return Definition()
-    return _native(library, threads or _cores())
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return _native(library, threads or cores())
 
 
 def _fields(data: NDArray[np.uint8], packing: Packing) -> NDArray[np.uint8]:
