@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from lucid_fx.errors import CalibrationError, LucidFxWarning
 from lucid_fx.graph_module import Feed, GraphModule, clone_model
 from lucid_fx.ir.walk import nodes
+from lucid_fx.native.lanes import Lanes, LaneSession
 from lucid_fx.native.library import load, say_missing
-from lucid_fx.native.observers import NativeObservers, ObserverState, SampleOrder
+from lucid_fx.native.observers import NativeObservers, ObserverState
 from lucid_fx.passes.choose_integer_regions import Plan, real_values
 from lucid_fx.passes.equalization_sites import Site, find_sites
 from lucid_fx.passes.insert_observers import InsertObservers
@@ -32,7 +33,6 @@ from lucid_fx.quantization import (
     quint8,
 )
 from lucid_fx.runtime.python_observing import PythonObserving
-from lucid_fx.runtime.session import Session
 from lucid_fx.statistics import (
     Statistics,
     channel_means,
@@ -95,8 +95,8 @@ class PreparedModule(GraphModule):
             say_missing()
         self._python = PythonObserving(self.observers)
         self.samples, self.kept, self._kept_bytes = 0, list[Feed](), 0
-        self._single: Session | None = None
-        self._ordering = Lock()
+        self._single: LaneSession | None = None
+        self._lane = Lock()
         super().__init__(self._observed_model())
 
     def _sites(self) -> list[Site]:
@@ -179,23 +179,22 @@ class PreparedModule(GraphModule):
         """Whether native observers see every value exactly once a sample: none is in a body."""
         return self._taps_once and not self._python_values
 
-    def session_of_one_thread(self) -> Session:
-        """A session for samples that run side by side, opened at first use."""
-        if self._single is None:
-            self._single = open_tapped(self.model)
-        return self._single
-
     @contextlib.contextmanager
-    def order_of_samples(self) -> Iterator[SampleOrder | None]:
-        """An order for samples that run side by side; None while another thread has one."""
+    def lanes(self, threads: int) -> Iterator[Lanes | None]:
+        """Lanes for samples to run side by side; None while another thread has some.
+
+        Their session is opened at first use.
+        """
         library = load()
-        if library is None or not self._ordering.acquire(blocking=False):
+        if library is None or not self._lane.acquire(blocking=False):
             yield None
             return
         try:
-            yield SampleOrder(library)
+            if self._single is None:
+                self._single = open_tapped(library, self.model)
+            yield Lanes(self._single, threads)
         finally:
-            self._ordering.release()
+            self._lane.release()
 
     def _run(self, feed: Feed) -> list[Any]:
         results = self.session().run(feed)
@@ -239,6 +238,8 @@ class PreparedModule(GraphModule):
 
     def report_nonfinite(self, *, error: bool) -> None:
         """Warn about, or refuse, tensors in which NaN or infinities were seen."""
+        if not self._python_values and self.native and not self.native.nonfinite(self.prefix):
+            return  # at once, where all is well
         for value, state in self._counts().items():
             bad = state.nan_count + state.inf_count
             if not bad:

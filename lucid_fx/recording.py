@@ -8,11 +8,11 @@ from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 
+from lucid_fx.errors import ModelError, NativeLibraryError
 from lucid_fx.graph_module import Feed
+from lucid_fx.native.lanes import Lanes
 from lucid_fx.native.library import cores
-from lucid_fx.native.observers import SampleOrder
 from lucid_fx.prepared import PreparedModule
-from lucid_fx.runtime.side_by_side import side_by_side
 
 SMALL_BYTES, MOST_AT_ONCE = 8 * 2**20, 4
 """Samples whose observed values are no bigger than this run side by side, at most so many: one
@@ -28,10 +28,10 @@ def record(prepared: PreparedModule, feeds: Iterable[Feed]) -> Generator[int]:
     remaining = iter(feeds)
     for number, feed in enumerate(remaining):
         if number < 2 and may_run_side_by_side(prepared, feed):
-            with prepared.order_of_samples() as order:
-                if order is not None:
+            with prepared.lanes(min(cores(), MOST_AT_ONCE)) as lanes:
+                if lanes is not None:
                     rest = itertools.chain([feed], remaining)
-                    yield from (number + done for done in _together(prepared, order, rest))
+                    yield from (number + done for done in _together(prepared, lanes, rest))
                     return
         prepared._run(feed)
         yield number + 1
@@ -42,7 +42,7 @@ def may_run_side_by_side(prepared: PreparedModule, feed: Feed) -> bool:
 
     What a sample holds is told by its shapes, or by the samples before: False without any.
     """
-    if not prepared.taps_once or not all(isinstance(x, np.ndarray) for x in feed.values()):
+    if not prepared.taps_once or not all(_is_numeric(x) for x in feed.values()):
         return False
     shapes = [prepared.shapes.get(value) for value in prepared.observers]
     elements = sum(math.prod(shape) for shape in shapes if shape is not None)
@@ -52,21 +52,22 @@ def may_run_side_by_side(prepared: PreparedModule, feed: Feed) -> bool:
     return elements > 0 and size <= SMALL_BYTES
 
 
-def _together(prepared: PreparedModule, order: SampleOrder, feeds: Iterable[Feed]) -> Iterator[int]:
-    session = prepared.session_of_one_thread()
-    finished = itertools.count()  # `next` of it is one step for every thread
-
-    def run(number: int, feed: Feed) -> None:
-        with order.turn(number):
-            session.run(feed)
-        next(finished)
-
-    def drawn() -> Iterator[Feed]:
-        for feed in feeds:
-            prepared.keep(feed)
-            yield {name: array.copy() for name, array in feed.items()}  # its arrays may be reused
-
+def _together(prepared: PreparedModule, lanes: Lanes, feeds: Iterable[Feed]) -> Iterator[int]:
     try:
-        yield from side_by_side(drawn(), run, order.give_up, min(cores(), MOST_AT_ONCE))
+        with lanes:
+            for feed in feeds:
+                prepared.keep(feed)
+                if not lanes.put(feed):
+                    break
+                yield lanes.done
+            try:
+                lanes.finish()
+            except NativeLibraryError as error:
+                raise ModelError(f"onnxruntime failed to run the model: {error}") from None
+            yield lanes.done
     finally:
-        prepared.samples += next(finished)
+        prepared.samples += lanes.done
+
+
+def _is_numeric(array: object) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind not in "OSU"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,21 +140,38 @@ def _from_value(value: Any) -> Any:
 
 def _open(model: ir.Model, options: Any, providers: list[str]) -> Any:
     try:
-        if inline_bytes(model) > INLINE_LIMIT:
-            with tempfile.TemporaryDirectory(prefix="lucid_fx.") as folder:
-                path = Path(folder) / "model.onnx"
-                save_model(model, path)
-                return ort.InferenceSession(str(path), options, providers=providers)
-        folder_of_weights = external_folder(model)
-        if folder_of_weights is not None:
-            options.add_session_config_entry(
-                "session.model_external_initializers_file_folder_path", str(folder_of_weights)
-            )
-        return ort.InferenceSession(model_bytes(model), options, providers=providers)
+        with model_source(model) as (source, settings):
+            for key, value in settings.items():
+                options.add_session_config_entry(key, value)
+            given = source if isinstance(source, bytes) else str(source)
+            return ort.InferenceSession(given, options, providers=providers)
     except LucidFxError:
         raise
     except Exception as error:
         raise ModelError(f"onnxruntime does not take the model: {_reason(error)}") from error
+
+
+@contextlib.contextmanager
+def model_source(model: ir.Model) -> Iterator[tuple[bytes | Path, dict[str, str]]]:
+    """What onnxruntime is given: the serialized model, or its file where it is too large for that.
+
+    The file lasts as long as the context. The second are entries of the session's configuration.
+    """
+    if inline_bytes(model) > INLINE_LIMIT:
+        with tempfile.TemporaryDirectory(prefix="lucid_fx.") as folder:
+            path = Path(folder) / "model.onnx"
+            save_model(model, path)
+            yield path, {}
+        return
+    folder_of_weights = external_folder(model)
+    key = "session.model_external_initializers_file_folder_path"
+    yield model_bytes(model), {} if folder_of_weights is None else {key: str(folder_of_weights)}
+
+
+@functools.cache
+def load_into_onnxruntime(path: Path) -> None:
+    """Let onnxruntime load the native library, which then can open sessions of its own."""
+    ort.SessionOptions().register_custom_ops_library(str(path))
 
 
 def _required_library() -> Path:

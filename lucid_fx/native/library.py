@@ -28,7 +28,7 @@ from lucid_fx.errors import LucidFxWarning, NativeLibraryError
 Signature = tuple[Any, ...]
 """The ctypes of one C function: its result, then its arguments."""
 
-_ABI_VERSION = 4  # LFX_ABI_VERSION of native/c_api.h
+_ABI_VERSION = 5  # LFX_ABI_VERSION of native/c_api.h
 _FILE_NAME = "liblucid_fx.dylib" if sys.platform == "darwin" else "liblucid_fx.so"
 _SIGNATURES: dict[str, Signature] = {
     "lfx_abi_version": (ctypes.c_int32,),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,48 +97,8 @@ def _signatures() -> dict[str, Signature]:
         "lfx_observer_read": (ctypes.c_int, text, state, pointer, pointer, pointer),
         "lfx_observer_gram": (ctypes.c_int, text, pointer, ctypes.c_int64),
         "lfx_observer_load": (ctypes.c_int, text, config, state, pointer, pointer, pointer),
+        "lfx_observer_nonfinite": (ctypes.c_int64, text),
         "lfx_observer_reset": (None, text),
-    }
-
-
-class SampleOrder:
-    """Lets samples that run side by side pass every observer in their order.
-
-    Each runs in a thread of its own, in a session without threads: what comes first out of a
-    moving average or a growing histogram would depend on the schedule otherwise.
-
-    Args:
-        library: the loaded library.
-    """
-
-    def __init__(self, library: NativeLibrary) -> None:
-        self._functions = library.bind(_order_signatures(), instant=True)
-        self._order = self._functions.lfx_order_new()
-
-    @contextlib.contextmanager
-    def turn(self, sample: int) -> Iterator[None]:
-        """Say that this thread runs a sample meanwhile, numbered from 0."""
-        self._functions.lfx_order_begin(self._order, sample)
-        try:
-            yield
-        finally:
-            self._functions.lfx_order_begin(None, 0)
-
-    def give_up(self, sample: int) -> None:
-        """Let the samples behind one that failed fail too, instead of waiting for it."""
-        self._functions.lfx_order_give_up(self._order, sample)
-
-    def __del__(self) -> None:
-        self._functions.lfx_order_free(self._order)
-
-
-def _order_signatures() -> dict[str, Signature]:
-    order, sample = ctypes.c_void_p, ctypes.c_int64
-    return {
-        "lfx_order_new": (order,),
-        "lfx_order_begin": (None, order, sample),
-        "lfx_order_give_up": (None, order, sample),
-        "lfx_order_free": (None, order),
     }
 
 
@@ -280,6 +238,10 @@ class NativeObservers:
             ),
             tensor=key,
         )
+
+    def nonfinite(self, prefix: str) -> int:
+        """How many NaN and infinities all observers saw whose key starts with ``prefix``."""
+        return int(self._functions.lfx_observer_nonfinite(prefix.encode()))
 
     def reset(self, prefix: str) -> None:
         """Forget all observers whose key starts with ``prefix``; live sessions may go on."""

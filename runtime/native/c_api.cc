@@ -6,7 +6,6 @@
 #include "c_api_errors.h"
 #include "isa.h"
 #include "observe/registry.h"
-#include "observe/turns.h"
 
 namespace {
 
@@ -158,17 +157,4 @@ int lfx_observer_load(const char* key, const lfx_observer_config* config,
 
 void lfx_observer_reset(const char* prefix) { observe::reset(prefix); }
 
-struct lfx_order {
-  observe::Order order;
-};
-
-lfx_order* lfx_order_new(void) { return new lfx_order; }
-
-void lfx_order_begin(lfx_order* order, int64_t sample) {
-  if (order == nullptr) return observe::Order::leave();
-  order->order.begin(sample);
-}
-
-void lfx_order_give_up(lfx_order* order, int64_t sample) { order->order.give_up(sample); }
-
-void lfx_order_free(lfx_order* order) { delete order; }
+int64_t lfx_observer_nonfinite(const char* prefix) { return observe::nonfinite(prefix); }

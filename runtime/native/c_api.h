@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 #define LFX_API __attribute__((visibility("default")))
-#define LFX_ABI_VERSION 4 /* changes with any signature or structure below */
+#define LFX_ABI_VERSION 5 /* changes with any signature or structure below */
 
 /* Element types, numbered as in ONNX. */
 enum { LFX_FLOAT32 = 1, LFX_UINT8 = 2, LFX_INT8 = 3, LFX_FLOAT16 = 10, LFX_FLOAT64 = 11 };
@@ -70,15 +70,46 @@ LFX_API int lfx_observer_load(const char* key, const lfx_observer_config* config
 /* Forgets all observers whose key starts with `prefix`. */
 LFX_API void lfx_observer_reset(const char* prefix);
 
-/* Samples 0, 1, ... of one calibration that run side by side, each in a thread of its own, in
- * sessions without threads: every tap takes them in their order. A sample that failed is given up,
- * so that those behind it fail too instead of waiting. A null order to lfx_order_begin ends the
- * thread's part in any. */
-typedef struct lfx_order lfx_order;
-LFX_API lfx_order* lfx_order_new(void);
-LFX_API void lfx_order_begin(lfx_order* order, int64_t sample);
-LFX_API void lfx_order_give_up(lfx_order* order, int64_t sample);
-LFX_API void lfx_order_free(lfx_order* order);
+/* How many NaN and infinities all observers saw whose key starts with `prefix`. */
+LFX_API int64_t lfx_observer_nonfinite(const char* prefix);
+
+/* A model that runs for what its ops do, as those observers: in a session of the library's own, in
+ * the thread that asks. onnxruntime must have loaded this library before. */
+typedef struct lfx_session lfx_session;
+
+typedef struct {
+  const void* model; /* serialized, `size` bytes of it; null: it is in the file */
+  size_t size;
+  const char* path;
+  const char* output; /* the name of any of its outputs */
+  int32_t optimize;
+  const char* const* entries; /* onnxruntime's session configuration: keys and values in turn */
+  size_t entry_count;
+} lfx_session_source;
+
+LFX_API int lfx_session_open(const lfx_session_source* source, lfx_session** session);
+LFX_API void lfx_session_close(lfx_session* session); /* lanes that still run keep it open */
+
+/* Samples side by side, each in one of at most `threads` threads, that of the caller included;
+ * every observer takes them in the order in which they are put. To put one copies it, and may run
+ * some. It is an error to put one when another has failed. lfx_lanes_finish runs what is left and
+ * ends the threads; the error is that of the first sample that failed. */
+typedef struct lfx_lanes lfx_lanes;
+
+typedef struct {
+  const char* name; /* of the model's input */
+  int32_t type;     /* of an element, numbered as in ONNX; no strings */
+  const void* data;
+  size_t bytes;
+  const int64_t* dims;
+  size_t rank;
+} lfx_array;
+
+LFX_API int lfx_lanes_new(const lfx_session* session, size_t threads, lfx_lanes** lanes);
+LFX_API int lfx_lanes_put(lfx_lanes* lanes, const lfx_array* inputs, size_t count);
+LFX_API int lfx_lanes_finish(lfx_lanes* lanes);
+LFX_API int64_t lfx_lanes_done(const lfx_lanes* lanes);
+LFX_API void lfx_lanes_free(lfx_lanes* lanes);
 
 /* Block-scaled tensors. Every array is contiguous and row-major; results do not depend on
  * `threads` (at least 1) and `isa` (a kernel set by name, null for the best). */

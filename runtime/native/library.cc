@@ -1,13 +1,17 @@
 // The entry point that onnxruntime calls: SessionOptions.register_custom_ops_library and its
 // counterparts in C++, C#, Java and the mobile packages.
+#include "library.h"
+
+#include <atomic>
 #include <mutex>
 
 #include "matmul_op.h"
 #include "observe_op.h"
-#include "ort_kernel.h"
 
 namespace lucid_fx {
 namespace {
+
+std::atomic<ort::CustomOpDomain*> own_domain{nullptr};
 
 // onnxruntime keeps pointers to the domain and its ops in every session, so there is one of each,
 // and it is never released.
@@ -29,6 +33,18 @@ ort::Status* make_domain(const void* const* table, ort::CustomOpDomain** made) {
 }
 
 }  // namespace
+
+void require_ops() {
+  if (own_domain == nullptr) {
+    throw InvalidArgument(
+        "onnxruntime has not loaded this library: register it in a session first");
+  }
+}
+
+ort::Status* add_ops(ort::SessionOptions* options) {
+  return ort::api().AddCustomOpDomain(options, own_domain);
+}
+
 }  // namespace lucid_fx
 
 extern "C" __attribute__((visibility("default"))) lucid_fx::ort::Status* RegisterCustomOps(
@@ -43,10 +59,11 @@ extern "C" __attribute__((visibility("default"))) lucid_fx::ort::Status* Registe
         ort::kFail, "the lucid_fx library needs onnxruntime 1.18 or newer");
   }
   static std::mutex mutex;
-  static ort::CustomOpDomain* domain = nullptr;
   const std::lock_guard<std::mutex> lock(mutex);
-  if (domain == nullptr) {
+  if (own_domain == nullptr) {
+    ort::CustomOpDomain* domain = nullptr;
     if (ort::Status* s = make_domain(table, &domain)) return s;
+    own_domain = domain;
   }
-  return ort::api().AddCustomOpDomain(options, domain);
+  return add_ops(options);
 }

@@ -1,4 +1,5 @@
-// The part of onnxruntime's stable C ABI that a custom-op library needs.
+// The part of onnxruntime's stable C ABI that is called here: what a custom-op library needs, and
+// sessions.
 //
 // The onnxruntime wheels ship no headers, and a header pins a library to the version it came from.
 // The ABI itself is small and append-only: `OrtApi` is a table of function pointers whose order
@@ -11,7 +12,11 @@
 namespace lucid_fx::ort {
 
 struct Status;
+struct Env;
+struct Session;
 struct SessionOptions;
+struct RunOptions;
+struct MemoryInfo;
 struct CustomOpDomain;
 struct KernelInfo;
 struct KernelContext;
@@ -31,6 +36,10 @@ enum ElementType : int {
 };
 enum Characteristic : int { kRequired = 0, kOptional = 1 };
 enum AttributeType : int { kInt = 1 };
+enum GraphOptimization : int { kOptimizeNothing = 0, kOptimizeAll = 99 };
+enum LogSeverity : int { kFatal = 4 };
+enum AllocatorType : int { kArenaAllocator = 1 };
+enum MemoryType : int { kDefaultMemory = 0 };
 
 // The lowest API version that has every slot below and reads every field of CustomOp.
 constexpr uint32_t kApiVersion = 18;
@@ -43,9 +52,27 @@ struct ApiBase {
 // SLOT(index in OrtApi, name, result, arguments)
 #define LUCID_FX_ORT_SLOTS(SLOT)                                                                  \
   SLOT(0, CreateStatus, Status*, (int code, const char* message))                                 \
+  SLOT(2, GetErrorMessage, const char*, (const Status* status))                                   \
+  SLOT(3, CreateEnv, Status*, (int severity, const char* id, Env** out))                          \
+  SLOT(7, CreateSession, Status*,                                                                 \
+       (const Env* env, const char* path, const SessionOptions* options, Session** out))          \
+  SLOT(8, CreateSessionFromArray, Status*,                                                        \
+       (const Env* env, const void* model, size_t size, const SessionOptions* options,            \
+        Session** out))                                                                           \
+  SLOT(9, Run, Status*,                                                                           \
+       (Session * session, const RunOptions* options, const char* const* input_names,             \
+        const Value* const* inputs, size_t input_count, const char* const* output_names,          \
+        size_t output_count, Value** outputs))                                                    \
+  SLOT(10, CreateSessionOptions, Status*, (SessionOptions * *out))                                \
+  SLOT(22, SetSessionLogSeverityLevel, Status*, (SessionOptions * options, int severity))         \
+  SLOT(23, SetSessionGraphOptimizationLevel, Status*, (SessionOptions * options, int level))      \
+  SLOT(24, SetIntraOpNumThreads, Status*, (SessionOptions * options, int threads))                \
   SLOT(26, CreateCustomOpDomain, Status*, (const char* domain, CustomOpDomain** out))             \
   SLOT(27, CustomOpDomain_Add, Status*, (CustomOpDomain * domain, const struct CustomOp* op))     \
   SLOT(28, AddCustomOpDomain, Status*, (SessionOptions * options, CustomOpDomain * domain))       \
+  SLOT(49, CreateTensorWithDataAsOrtValue, Status*,                                               \
+       (const MemoryInfo* where, void* data, size_t bytes, const int64_t* dims, size_t rank,      \
+        int type, Value** out))                                                                   \
   SLOT(51, GetTensorMutableData, Status*, (Value * value, void** out))                            \
   SLOT(57, CreateTensorTypeAndShapeInfo, Status*, (TensorInfo * *out))                            \
   SLOT(58, SetTensorElementType, Status*, (TensorInfo * info, int type))                          \
@@ -56,6 +83,7 @@ struct ApiBase {
   SLOT(63, GetSymbolicDimensions, Status*,                                                        \
        (const TensorInfo* info, const char** names, size_t rank))                                 \
   SLOT(65, GetTensorTypeAndShape, Status*, (const Value* value, TensorInfo** out))                \
+  SLOT(69, CreateCpuMemoryInfo, Status*, (int allocator, int memory, MemoryInfo** out))           \
   SLOT(85, KernelInfoGetAttribute_float, Status*,                                                 \
        (const KernelInfo* info, const char* name, float* out))                                    \
   SLOT(86, KernelInfoGetAttribute_int64, Status*,                                                 \
@@ -67,9 +95,16 @@ struct ApiBase {
        (const KernelContext* context, size_t index, const Value** out))                           \
   SLOT(91, KernelContext_GetOutput, Status*,                                                      \
        (KernelContext * context, size_t index, const int64_t* dims, size_t rank, Value** out))    \
+  SLOT(92, ReleaseEnv, void, (Env * env))                                                         \
   SLOT(93, ReleaseStatus, void, (Status * status))                                                \
+  SLOT(94, ReleaseMemoryInfo, void, (MemoryInfo * info))                                          \
+  SLOT(95, ReleaseSession, void, (Session * session))                                             \
+  SLOT(96, ReleaseValue, void, (Value * value))                                                   \
   SLOT(99, ReleaseTensorTypeAndShapeInfo, void, (TensorInfo * info))                              \
+  SLOT(100, ReleaseSessionOptions, void, (SessionOptions * options))                              \
   SLOT(101, ReleaseCustomOpDomain, void, (CustomOpDomain * domain))                               \
+  SLOT(130, AddSessionConfigEntry, Status*,                                                       \
+       (SessionOptions * options, const char* key, const char* value))                            \
   SLOT(230, KernelInfo_GetInputCount, Status*, (const KernelInfo* info, size_t* out))             \
   SLOT(232, KernelInfo_GetInputName, Status*,                                                     \
        (const KernelInfo* info, size_t index, char* out, size_t* size))                           \

@@ -18,7 +18,7 @@ from onnx import numpy_helper
 import lucid_fx
 from lucid_fx import cli, models
 from lucid_fx.native.library import load
-from lucid_fx.runtime.session import Session
+from lucid_fx.prepared import PreparedModule
 from lucid_fx.tracing import trace
 
 FASHION = models.get("fmnist_dw")
@@ -235,10 +235,10 @@ class TestFailure:
         assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
     def test_interrupt(self, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def stop(self: Session, feed: object) -> None:
+        def stop(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(Session, "run", stop)
+        monkeypatch.setattr(PreparedModule, "keep", stop)
         printed = self.quantize(run)
         assert printed.status == 130
         assert one_line(printed) == "interrupted: nothing was written\n"

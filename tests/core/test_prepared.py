@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from native_build import native
 from small_models import FASHION, Feed, branch, branch_feeds, fashion, warned
 
 import lucid_fx
 from lucid_fx import PreparedModule, recording, tapped_session
-from lucid_fx.errors import CalibrationError, DataError, ModelError
+from lucid_fx.errors import CalibrationError, DataError, ModelError, NativeLibraryError
+from lucid_fx.native.lanes import LaneSession
 from lucid_fx.quantization import (
     HistogramObserver,
     MinMaxObserver,
@@ -27,7 +30,7 @@ from lucid_fx.quantization import (
     per_tensor_affine,
     quint8,
 )
-from lucid_fx.runtime.session import Session
+from lucid_fx.runtime import session
 
 MINMAX = QConfig(MinMaxObserver, PerChannelMinMaxObserver)
 
@@ -118,32 +121,51 @@ def test_samples_side_by_side_give_the_bits_of_one_after_the_other(
 
 
 @pytest.mark.parametrize("observer", [MovingAverageMinMaxObserver, HistogramObserver])
-def test_observers_of_blocked_layouts_see_what_those_of_the_usual_one_see(observer: type) -> None:
-    recipe = QConfig(observer, PerChannelMinMaxObserver)
-    blocked, usual = prepared(recipe), prepared(recipe)
-    blocked._session = blocked.session_of_one_thread()
-    for sample in fashion(5):
-        np.testing.assert_array_equal(blocked(sample["image"]), usual(sample["image"]))
-    same_states(blocked, usual)
-
-
-@pytest.mark.parametrize("weights", [2**24, 0])
-def test_a_graph_that_onnxruntime_does_not_take_back_is_run_as_it_was(
-    weights: int, monkeypatch: pytest.MonkeyPatch
+def test_observers_of_blocked_layouts_see_what_those_of_the_usual_one_see(
+    observer: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refusing(model: Any, *, optimize: bool = True, **options: Any) -> Session:
+    recipe = QConfig(observer, PerChannelMinMaxObserver)
+    blocked, usual, called = prepared(recipe), prepared(recipe), prepared(recipe)
+    lucid_fx.calibrate(blocked, fashion(5))
+    monkeypatch.setattr(tapped_session, "MOST_WEIGHTS", 0)
+    lucid_fx.calibrate(usual, fashion(5))
+    for sample in fashion(5):
+        called(sample["image"])
+    same_states(blocked, called)
+    same_states(usual, called)
+
+
+def test_a_graph_that_onnxruntime_does_not_take_back_is_run_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refusing(*given: Any, optimize: bool, **options: Any) -> LaneSession:
         opened.append(optimize)
         if not optimize:
-            raise ModelError("no kernel")
-        return Session(model, **options)
+            raise NativeLibraryError("no kernel")
+        return LaneSession(*given, optimize=optimize, **options)
 
+    native()
     opened: list[bool] = []
-    monkeypatch.setattr(tapped_session, "Session", refusing)
-    monkeypatch.setattr(tapped_session, "MOST_WEIGHTS", weights)
-    module, feed = prepared(), fashion(1)[0]
-    found = module.session_of_one_thread().run(feed)
-    np.testing.assert_array_equal(found[0], module(feed["image"]))
-    assert opened in ([True], [True, False, True][: 3 if weights else 1])
+    monkeypatch.setattr(tapped_session, "LaneSession", refusing)
+    lucid_fx.calibrate(module := prepared(), fashion(2))
+    assert opened == [False, True] and module.samples == 2
+
+
+def test_models_too_large_for_one_protobuf_and_with_weights_elsewhere_run_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    native()
+    model = onnx.load(FASHION.path())
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
+    usual = lucid_fx.calibrate(prepared(), fashion(4))
+    outside = lucid_fx.prepare_fx(tmp_path / "m.onnx", example_inputs=fashion(1)[0])
+    monkeypatch.setattr(session, "INLINE_LIMIT", 1000)
+    for module in (
+        lucid_fx.calibrate(outside, fashion(4)),
+        lucid_fx.calibrate(prepared(), fashion(4)),
+    ):
+        assert module._single is not None
+        same_states(module, usual)
 
 
 def test_two_threads_may_calibrate_one_model() -> None:

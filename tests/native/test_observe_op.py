@@ -6,7 +6,6 @@ import ctypes
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +19,7 @@ from native_build import SOURCE, native
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from lucid_fx.native.observers import NativeObservers, ObserverState, SampleOrder
+from lucid_fx.native.observers import NativeObservers, ObserverState
 
 LIBRARY = native()
 OBSERVERS = NativeObservers(LIBRARY)
@@ -265,42 +264,6 @@ def test_runs_of_many_threads_all_count() -> None:
     assert found.histogram is not None
     assert (found.batches, found.histogram.sum()) == (60, 60 * x.size)
     assert (found.min_val, found.max_val) == (-3 * x.max(), -3 * x.min())
-
-
-def test_samples_of_an_order_pass_a_tap_in_their_order() -> None:
-    kind = {"kind": "moving_average", "averaging_constant": 0.25}
-    s, order = tapped(**kind), SampleOrder(LIBRARY)
-    batches = [batch(40, 50, seed=i) * (1 + i % 5) for i in range(40)]
-    batches[7] = np.empty((0, 3), np.float32)  # records nothing, and yet has its turn
-
-    def runs(first: int) -> None:
-        for i in range(first, 40, 4):
-            time.sleep(0.002 * (3 - first))  # the later a sample, the earlier its thread
-            with order.turn(i):
-                run(s, -batches[i])
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(runs, range(4)))
-    same(state(), direct(*batches, **kind))
-    run(s, batch(3))  # this thread runs no sample of the order
-    assert state().batches == 40
-
-
-def test_samples_behind_one_that_was_given_up_fail() -> None:
-    s, order = tapped(), SampleOrder(LIBRARY)
-
-    def sample(number: int) -> None:
-        with order.turn(number):
-            run(s, batch(3))
-
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(sample, 2)
-        sample(0)
-        order.give_up(1)
-        with pytest.raises(Exception, match="an earlier sample failed"):
-            waiting.result(timeout=10)
-    sample(1)  # itself it may go on
-    assert state().batches == 2
 
 
 def test_an_older_onnxruntime_gets_a_status_that_says_so() -> None:

@@ -231,6 +231,11 @@ void Observer::load(const Config& config, const State& state) {
   pending_ = {};
 }
 
+int64_t Observer::nonfinite() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return state_.nan_count + state_.inf_count;
+}
+
 void Observer::clear() {
   const std::lock_guard<std::mutex> lock(mutex_);
   seen_ = false;

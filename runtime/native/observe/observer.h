@@ -73,6 +73,7 @@ class Observer {
   void load(const Config& config, const State& state);
   // X^T X of kGram into to[columns][columns]. False when there is none of that size.
   bool read_gram(int64_t columns, double* to);
+  int64_t nonfinite();  // values that were NaN or infinite
   void clear();
 
  private:

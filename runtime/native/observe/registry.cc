@@ -11,6 +11,10 @@ struct Registry {
   std::map<std::string, std::shared_ptr<Observer>> observers;  // ordered: prefixes are ranges
 };
 
+bool starts_with(const std::string& text, const std::string& prefix) {
+  return text.compare(0, prefix.size(), prefix) == 0;
+}
+
 // Never destroyed: sessions may outlive the static objects of this library.
 Registry& registry() {
   static Registry* const the = new Registry;
@@ -38,7 +42,7 @@ void reset(const std::string& prefix) {
   Registry& r = registry();
   const std::lock_guard<std::mutex> lock(r.mutex);
   auto it = r.observers.lower_bound(prefix);
-  while (it != r.observers.end() && it->first.compare(0, prefix.size(), prefix) == 0) {
+  while (it != r.observers.end() && starts_with(it->first, prefix)) {
     // New owners come from this map only, under this lock: a count of one cannot grow meanwhile.
     if (it->second.use_count() == 1) {
       it = r.observers.erase(it);
@@ -47,6 +51,17 @@ void reset(const std::string& prefix) {
       ++it;
     }
   }
+}
+
+int64_t nonfinite(const std::string& prefix) {
+  Registry& r = registry();
+  const std::lock_guard<std::mutex> lock(r.mutex);
+  int64_t sum = 0;
+  for (auto it = r.observers.lower_bound(prefix); it != r.observers.end(); ++it) {
+    if (!starts_with(it->first, prefix)) break;
+    sum += it->second->nonfinite();
+  }
+  return sum;
 }
 
 }  // namespace lucid_fx::observe

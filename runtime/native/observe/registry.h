@@ -18,4 +18,7 @@ std::shared_ptr<Observer> find(const std::string& key);
 // emptied instead, so that the session goes on under the same key.
 void reset(const std::string& prefix);
 
+// How many NaN and infinities the observers saw whose key starts with `prefix`.
+int64_t nonfinite(const std::string& prefix);
+
 }  // namespace lucid_fx::observe
