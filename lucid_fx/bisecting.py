@@ -14,7 +14,8 @@ import onnx_ir as ir
 from lucid_fx.accuracy_guard import LEAST_SQNR_DB
 from lucid_fx.conversion import Format, convert
 from lucid_fx.errors import DataError, ModelError
-from lucid_fx.graph_module import Feed, clone_model
+from lucid_fx.feeds import Feed
+from lucid_fx.graph_module import clone_model
 from lucid_fx.ir.tables import html_table, text_table
 from lucid_fx.ir.walk import graphs
 from lucid_fx.passes.pipeline import GraphPass, watching

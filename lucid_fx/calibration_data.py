@@ -16,7 +16,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from lucid_fx.errors import DataError
-from lucid_fx.graph_module import Feed
+from lucid_fx.feeds import Feed
 from lucid_fx.ir.naming import near_matches
 
 _HEADER_READERS = {

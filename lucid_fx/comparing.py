@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from lucid_fx.comparison import Comparison, TensorRow
 from lucid_fx.culprits import CloseLook, Evidence, find_culprits
 from lucid_fx.errors import DataError, LucidFxError, ModelError
+from lucid_fx.feeds import Feed
 from lucid_fx.garbage import only_new_garbage
-from lucid_fx.graph_module import Feed, GraphModule
+from lucid_fx.graph_module import GraphModule
 from lucid_fx.ir.extraction import computed, reads
 from lucid_fx.ir.grids import grid_values
 from lucid_fx.ir.pairing import EVERYTHING, Pair

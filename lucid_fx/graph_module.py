@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
-import numpy as np
 import onnx_ir as ir
-from numpy.typing import NDArray
 
-from lucid_fx.errors import DataError
+from lucid_fx.feeds import Feed, GraphInputs
 from lucid_fx.ir.ledger import METADATA_KEY, Ledger, ledger_of
-from lucid_fx.ir.naming import near_matches
 from lucid_fx.ir.printing import annotated_text
 from lucid_fx.ir.saving import save_model
 from lucid_fx.ir.serde import model_bytes, weight_bytes
 from lucid_fx.ir.tables import html_table
 from lucid_fx.ir.walk import nodes
 from lucid_fx.runtime.session import Session
-
-Feed = dict[str, NDArray[Any]]
 
 
 class GraphModule:
@@ -41,6 +36,7 @@ class GraphModule:
     def __init__(self, model: ir.Model) -> None:
         self.model = model
         self._session: Session | None = None
+        self._inputs: GraphInputs | None = None
 
     @property
     def ledger(self) -> Ledger:
@@ -95,31 +91,13 @@ class GraphModule:
         Raises:
             DataError: an unknown or missing name, a wrong rank or dtype.
         """
-        if isinstance(args, Mapping):
-            given = dict(args)
-        elif isinstance(args, list | tuple):
-            given = self._by_position(args)
-        else:
-            given = self._by_position((args,))
-        given.update(kwargs or {})
-        inputs = {value.name or "": value for value in self.model.graph.inputs}
-        for name in given:
-            if name not in inputs:
-                raise DataError(
-                    f"the model has no input {name!r}", hint=near_matches(name, list(inputs))
-                )
-        missing = [name for name in inputs if name not in given]
-        if missing:
-            raise DataError(f"no value is given for input {missing[0]!r}")
-        return {name: _fitting(value, given[name]) for name, value in inputs.items()}
+        if self._inputs is None:
+            self._inputs = GraphInputs(self.model.graph)
+        return self._inputs.feed(args, kwargs)
 
-    def _by_position(self, args: Sequence[Any]) -> dict[str, Any]:
-        if len(args) > len(self.input_names):
-            raise DataError(
-                f"{len(args)} arrays are given for {len(self.input_names)} inputs"
-                f" ({', '.join(self.input_names)})"
-            )
-        return dict(zip(self.input_names, args, strict=False))
+    def changed(self) -> None:
+        """Forget what was made of the graph before it changed: session and inputs."""
+        self._session = self._inputs = None
 
     def clone(self) -> GraphModule:
         """An independent graph; weights are shared."""
@@ -179,31 +157,3 @@ def clone_model(model: ir.Model) -> ir.Model:
     twin = model.clone()
     twin.meta[METADATA_KEY] = ledger_of(model).copy()
     return twin
-
-
-def _fitting(value: ir.Value, given: Any) -> Any:
-    """The array of one input, with rank and dtype checked; Python numbers are converted.
-
-    Sequences (lists of arrays), optional values and maps go to onnxruntime as they are.
-    """
-    if value.type is not None and not isinstance(value.type, ir.TensorType):
-        return given
-    wanted = value.dtype.numpy() if value.dtype is not None else None
-    try:
-        array = np.asarray(given) if hasattr(given, "dtype") else np.asarray(given, wanted)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"input {value.name!r} takes an array, not what was given as {type(given).__name__}"
-            f" ({error})",
-            hint="a mapping of input names to arrays goes to run(), or is spread: model(**feed)",
-        ) from None
-    if wanted is not None and array.dtype != wanted:
-        raise DataError(
-            f"input {value.name!r} has dtype {array.dtype}, expected {np.dtype(wanted)}"
-        )
-    if value.shape is not None and array.ndim != len(value.shape):
-        raise DataError(
-            f"input {value.name!r} has rank {array.ndim} (shape {array.shape}),"
-            f" expected rank {len(value.shape)} (shape {list(map(str, value.shape))})"
-        )
-    return array

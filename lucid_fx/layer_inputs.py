@@ -10,7 +10,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from lucid_fx.graph_module import Feed, clone_model
+from lucid_fx.feeds import Feed
+from lucid_fx.graph_module import clone_model
 from lucid_fx.native.library import NativeLibrary, load
 from lucid_fx.native.observers import NativeObservers
 from lucid_fx.passes.eliminate_dead import EliminateDead

@@ -14,7 +14,7 @@ import networkx as nx
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from lucid_fx.graph_module import Feed
+from lucid_fx.feeds import Feed
 from lucid_fx.ir.aligning import align_outputs, clean_layers, given_name, restored
 from lucid_fx.ir.extraction import computed, extract
 from lucid_fx.ir.pairing import Pair, layer_inputs, pair_tensors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import warnings
 from collections.abc import Iterator
 from threading import Lock
@@ -14,9 +15,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from lucid_fx.errors import CalibrationError, LucidFxWarning
-from lucid_fx.graph_module import Feed, GraphModule, clone_model
+from lucid_fx.feeds import Feed
+from lucid_fx.graph_module import GraphModule, clone_model
 from lucid_fx.ir.walk import nodes
-from lucid_fx.native.lanes import Lanes, LaneSession
+from lucid_fx.native.lanes import Lanes
 from lucid_fx.native.library import load, say_missing
 from lucid_fx.native.observers import NativeObservers, ObserverState
 from lucid_fx.passes.choose_integer_regions import Plan, real_values
@@ -94,8 +96,12 @@ class PreparedModule(GraphModule):
         if self.native is None:
             say_missing()
         self._python = PythonObserving(self.observers)
+        known = all(value in self.shapes for value in self.observers)
+        self._elements = (
+            sum(math.prod(self.shapes[value]) for value in self.observers) if known else None
+        )
         self.samples, self.kept, self._kept_bytes = 0, list[Feed](), 0
-        self._single: LaneSession | None = None
+        self._lanes: Lanes | None = None
         self._lane = Lock()
         super().__init__(self._observed_model())
 
@@ -179,6 +185,13 @@ class PreparedModule(GraphModule):
         """Whether native observers see every value exactly once a sample: none is in a body."""
         return self._taps_once and not self._python_values
 
+    @property
+    def observed_elements(self) -> int:
+        """How many elements of one sample the observers see; 0 before anything tells."""
+        if self._elements is not None:
+            return self._elements
+        return sum(state.max_elements for state in self.states(arrays=False).values())
+
     @contextlib.contextmanager
     def lanes(self, threads: int) -> Iterator[Lanes | None]:
         """Lanes for samples to run side by side; None while another thread has some.
@@ -190,9 +203,9 @@ class PreparedModule(GraphModule):
             yield None
             return
         try:
-            if self._single is None:
-                self._single = open_tapped(library, self.model)
-            yield Lanes(self._single, threads)
+            if self._lanes is None or self._lanes.threads != threads:
+                self._lanes = Lanes(open_tapped(library, self.model), threads)
+            yield self._lanes
         finally:
             self._lane.release()
 
@@ -208,10 +221,12 @@ class PreparedModule(GraphModule):
 
     def keep(self, feed: Feed) -> None:
         """Keep the first samples, within a bound, for what needs a second look at data."""
+        if len(self.kept) == KEPT_SAMPLES:
+            return
         if not all(isinstance(array, np.ndarray) for array in feed.values()):
             return  # sequences and optional values
         size = sum(array.nbytes for array in feed.values())
-        if len(self.kept) < KEPT_SAMPLES and self._kept_bytes + size <= KEPT_BYTES:
+        if self._kept_bytes + size <= KEPT_BYTES:
             self._kept_bytes += size
             self.kept.append({name: array.copy() for name, array in feed.items()})
 

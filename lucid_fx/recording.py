@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 
 from lucid_fx.errors import ModelError, NativeLibraryError
-from lucid_fx.graph_module import Feed
+from lucid_fx.feeds import Feed
 from lucid_fx.native.lanes import Lanes
 from lucid_fx.native.library import cores
 from lucid_fx.prepared import PreparedModule
@@ -44,10 +43,7 @@ def may_run_side_by_side(prepared: PreparedModule, feed: Feed) -> bool:
     """
     if not prepared.taps_once or not all(_is_numeric(x) for x in feed.values()):
         return False
-    shapes = [prepared.shapes.get(value) for value in prepared.observers]
-    elements = sum(math.prod(shape) for shape in shapes if shape is not None)
-    if None in shapes:
-        elements = sum(state.max_elements for state in prepared.states(arrays=False).values())
+    elements = prepared.observed_elements
     size = elements * np.dtype(np.float32).itemsize + sum(x.nbytes for x in feed.values())
     return elements > 0 and size <= SMALL_BYTES
 

@@ -10,7 +10,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from lucid_fx.graph_module import Feed, clone_model
+from lucid_fx.feeds import Feed
+from lucid_fx.graph_module import clone_model
 from lucid_fx.ops.row import OutputGrid
 from lucid_fx.ops.table import find_row, needed_range
 from lucid_fx.passes.choose_integer_regions import Plan, grid_root, real_values

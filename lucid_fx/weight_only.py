@@ -9,7 +9,8 @@ from typing import Any, Literal
 import onnx_ir as ir
 
 from lucid_fx.errors import CalibrationError, ConfigError, DataError, LucidFxWarning
-from lucid_fx.graph_module import Feed, GraphModule
+from lucid_fx.feeds import Feed
+from lucid_fx.graph_module import GraphModule
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.walk import is_op, nodes
 from lucid_fx.layer_inputs import gram_matrices

@@ -20,7 +20,8 @@ from lucid_fx.accuracy_guard import (
 )
 from lucid_fx.conversion import Format, convert
 from lucid_fx.errors import ConfigError, DataError, LucidFxWarning
-from lucid_fx.graph_module import Feed, GraphModule
+from lucid_fx.feeds import Feed
+from lucid_fx.graph_module import GraphModule
 from lucid_fx.ir.ledger import ledger_of
 from lucid_fx.ir.serde import infer_shapes, shapes_for
 from lucid_fx.mapping import check_mapping, recipes_by_node
@@ -55,7 +56,7 @@ def fuse(model: Any, *, inplace: bool = False) -> GraphModule:
     module = model if inplace and isinstance(model, GraphModule) else trace(model)
     run_pipeline(module.model, FLOAT)
     infer_shapes(module.model)
-    module._session = None
+    module.changed()
     return module
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from lucid_fx.graph_module import Feed
+from lucid_fx.feeds import Feed
 from lucid_fx.runtime.session import Session
 
 _WARM_UP = 2

@@ -6,6 +6,7 @@ Threads of Python would wait for its lock, and waking one takes a quarter of a s
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -102,7 +103,7 @@ class LaneSession:
 class Lanes:
     """Samples side by side, each in one thread; observers take them in their order.
 
-    It is a context; to leave it ends what was begun.
+    It is a context, as often as wanted; to leave it ends what was begun.
 
     Args:
         session: runs them.
@@ -110,6 +111,7 @@ class Lanes:
     """
 
     def __init__(self, session: LaneSession, threads: int) -> None:
+        self.threads = threads
         self._functions, self._library = session.functions, session.library
         self._handle = ctypes.c_void_p()
         self._library.check(
@@ -120,7 +122,7 @@ class Lanes:
 
     @property
     def done(self) -> int:
-        """How many samples have run to their end."""
+        """How many samples of this, or else the last, context have run to their end."""
         return int(self._functions.lfx_lanes_done(self._handle))
 
     def put(self, feed: Mapping[str, NDArray[Any]]) -> bool:
@@ -165,9 +167,20 @@ class Lanes:
 
 def _described(names: Mapping[str, object], arrays: list[NDArray[Any]]) -> Any:
     """The arrays for C, without their data."""
-    found = (_Array * len(arrays))()
+    found = _several(_Array, len(arrays))()
     for slot, name, array in zip(found, names, arrays, strict=True):
-        slot.name, slot.type = name.encode(), ir.DataType.from_numpy(array.dtype).value
+        slot.name, slot.type = name.encode(), _element_type(array.dtype)
         slot.bytes, slot.rank = array.nbytes, array.ndim
-        slot.dims = (ctypes.c_int64 * array.ndim)(*array.shape)
+        slot.dims = _several(ctypes.c_int64, array.ndim)(*array.shape)
     return found
+
+
+@functools.cache
+def _several(kind: Any, count: int) -> Any:
+    """The type of a C array, which takes longer to make than an array of it."""
+    return kind * count
+
+
+@functools.cache
+def _element_type(dtype: np.dtype[Any]) -> int:
+    return int(ir.DataType.from_numpy(dtype).value)

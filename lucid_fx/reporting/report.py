@@ -20,7 +20,8 @@ from lucid_fx.comparison import Comparison
 from lucid_fx.diffing import GraphDiff, diff
 from lucid_fx.errors import LucidFxError, ModelError
 from lucid_fx.explaining import Deployed, Explanation, Times, explain
-from lucid_fx.graph_module import Feed, GraphModule
+from lucid_fx.feeds import Feed
+from lucid_fx.graph_module import GraphModule
 from lucid_fx.ir.ledger import NOT_LOOKED_AT, ledger_of
 from lucid_fx.ir.pairing import Pair, pair_tensors
 from lucid_fx.ir.provenance import origins

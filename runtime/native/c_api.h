@@ -90,10 +90,11 @@ typedef struct {
 LFX_API int lfx_session_open(const lfx_session_source* source, lfx_session** session);
 LFX_API void lfx_session_close(lfx_session* session); /* lanes that still run keep it open */
 
-/* Samples side by side, each in one of at most `threads` threads, that of the caller included;
- * every observer takes them in the order in which they are put. To put one copies it, and may run
- * some. It is an error to put one when another has failed. lfx_lanes_finish runs what is left and
- * ends the threads; the error is that of the first sample that failed. */
+/* Samples side by side, each in one of at most `threads` threads, that of the caller included; every
+ * observer takes them in the order in which they are put. To put one copies it, and may run some. It
+ * is an error to put one when another has failed. lfx_lanes_finish runs what is left, and its error
+ * is that of the first sample that failed; then others can be put. lfx_lanes_done counts those that
+ * were put since, or before while there are none, and ran to their end. */
 typedef struct lfx_lanes lfx_lanes;
 
 typedef struct {

@@ -112,7 +112,7 @@ def test_samples_side_by_side_give_the_bits_of_one_after_the_other(
     lucid_fx.calibrate(together, samples)
     monkeypatch.setattr(recording, "SMALL_BYTES", 0)
     lucid_fx.calibrate(alone, samples)
-    assert (together._single is None, alone._single is None) == (together.native is None, True)
+    assert (together._lanes is None, alone._lanes is None) == (together.native is None, True)
     assert alone.samples == together.samples == 40
     same_states(alone, together)
     for mine, other in zip(alone.kept, together.kept, strict=True):
@@ -164,7 +164,7 @@ def test_models_too_large_for_one_protobuf_and_with_weights_elsewhere_run_side_b
         lucid_fx.calibrate(outside, fashion(4)),
         lucid_fx.calibrate(prepared(), fashion(4)),
     ):
-        assert module._single is not None
+        assert module._lanes is not None
         same_states(module, usual)
 
 

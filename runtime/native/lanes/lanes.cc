@@ -14,11 +14,15 @@ constexpr size_t kAhead = 2;  // samples waiting for each thread, so that none w
 }  // namespace
 
 Lanes::Lanes(std::shared_ptr<const Session> session, size_t threads)
-    : session_(std::move(session)), threads_(threads) {}
+    : session_(std::move(session)), threads_(threads), order_(std::in_place) {}
 
 bool Lanes::put(Sample sample) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (!failures_.empty()) return false;
+  if (given_ == 0) {
+    done_ = 0;
+    ended_ = false;
+  }
   waiting_.push_back({given_++, std::move(sample)});
   if (helpers_ + 1 < threads_) {
     ++helpers_;
@@ -39,16 +43,21 @@ std::string Lanes::finish() {
     std::this_thread::yield();
     lock.lock();
   }
-  return failures_.empty() ? "" : failures_.begin()->second;
+  const std::string failure = failures_.empty() ? "" : failures_.begin()->second;
+  failures_.clear();
+  given_ = 0;
+  order_.emplace();
+  return failure;
 }
 
 void Lanes::help() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     change_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
+    if (waiting_.empty()) break;
     run_next(lock);
   }
+  --helpers_;
 }
 
 void Lanes::run_next(std::unique_lock<std::mutex>& lock) {
@@ -62,12 +71,12 @@ void Lanes::run_next(std::unique_lock<std::mutex>& lock) {
 }
 
 void Lanes::run(Job& job) {
-  order_.begin(job.number);
+  order_->begin(job.number);
   try {
     session_->run(job.sample);
     ++done_;
   } catch (const std::exception& error) {
-    order_.give_up(job.number);
+    order_->give_up(job.number);
     const std::lock_guard<std::mutex> lock(mutex_);
     failures_[job.number] = error.what();
     waiting_.clear();

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "../observe/turns.h"
@@ -26,7 +27,7 @@ class Lanes : public std::enable_shared_from_this<Lanes> {
   // the first in order that failed, empty for none.
   std::string finish();
 
-  // Samples that ran to their end.
+  // Samples since number 0 that ran to their end.
   int64_t done() const { return done_; }
 
  private:
@@ -41,7 +42,7 @@ class Lanes : public std::enable_shared_from_this<Lanes> {
 
   const std::shared_ptr<const Session> session_;
   const size_t threads_;
-  observe::Order order_;
+  std::optional<observe::Order> order_;  // of the samples since the last finish
   std::atomic<int64_t> done_{0};
   std::atomic<size_t> running_{0};
 

@@ -8,7 +8,7 @@
 namespace lucid_fx::observe {
 
 constexpr size_t kTask = 65536;  // elements; 256 KiB of float32 stay in a core's second-level cache
-constexpr size_t kBlock = 1024;  // elements converted, or binned, at a time
+constexpr size_t kBlock = 1024;  // elements converted at a time
 
 inline size_t divide_up(size_t n, size_t by) { return (n + by - 1) / by; }
 

@@ -16,11 +16,14 @@ namespace {
 constexpr size_t kMostThreads = 4;
 constexpr size_t kMostInCounter = 65535;
 
+// Elements binned at a time: few enough that the processor bins the next while it counts these.
+constexpr size_t kBinned = 256;
+
 // At most so many of n elements, added block by block, are in one counter.
-constexpr size_t most_in_counter(size_t n) { return n / kTables + kTables * (n / kBlock + 1); }
+constexpr size_t most_in_counter(size_t n) { return n / kTables + kTables * (n / kBinned + 1); }
 static_assert(most_in_counter(kTask) <= kMostInCounter);
 
-// Moves the finite elements of x, which has at most kBlock, to y.
+// Moves the finite elements of x, which has at most kBinned, to y.
 size_t keep_finite(const float* x, size_t n, float* y) {
   size_t kept = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -34,12 +37,12 @@ size_t keep_finite(const float* x, size_t n, float* y) {
 template <class Body>
 void for_each_index(const Kernels& kernels, const Tensor& x, size_t begin, size_t end,
                     const Binning& binning, bool all_finite, Body&& body) {
-  alignas(64) uint16_t index[kBlock];
-  alignas(64) float finite[kBlock];
+  alignas(64) uint16_t index[kBinned];
+  alignas(64) float finite[kBinned];
   for_each_block(kernels, x, begin, end, [&](const float* p, size_t length) {
-    for (size_t i = 0; i < length; i += kBlock) {
+    for (size_t i = 0; i < length; i += kBinned) {
       const float* values = p + i;
-      size_t n = std::min(kBlock, length - i);
+      size_t n = std::min(kBinned, length - i);
       if (!all_finite) {
         n = keep_finite(values, n, finite);
         values = finite;
